@@ -1,0 +1,1 @@
+"""Carries a plan out; start reading at run.py."""

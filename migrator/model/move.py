@@ -1,0 +1,149 @@
+"""What a migration script declares: moves, locations and layouts.
+
+``At`` says where blocks lie; ``Move`` takes a class from one location to another. Everything
+here is data: the plan prints it, the fingerprint hashes it, the stores interpret their layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from migrator.errors import Refused
+from migrator.model.rules import Representation, representation
+
+if TYPE_CHECKING:
+    from migrator.model.evolution import Evolution
+
+Nulls: TypeAlias = Literal["null", "absent"]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A table and the tables below it, as one aggregate (layout ``tables``)."""
+
+    table: str
+    children: Mapping[str, Tables] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
+    parent: tuple[str, ...] = ()
+    order_by: tuple[str, ...] = ()
+    value: str | None = None
+    one: bool = False
+    nulls: Nulls = "null"
+    columns: Mapping[str, str] = field(default_factory=dict)
+    like: str | None = None
+
+
+def tables(
+    table: str,
+    *,
+    key: str | Sequence[str] = (),
+    parent: str | Sequence[str] = (),
+    order_by: str | Sequence[str] = (),
+    value: str | None = None,
+    one: bool = False,
+    nulls: Nulls = "null",
+    columns: Mapping[str, str] | None = None,
+    like: str | None = None,
+    children: Mapping[str, Tables] | None = None,
+    **more_children: Tables,
+) -> Tables:
+    """Describe a table and its child tables as one aggregate.
+
+    ``key`` names the columns that identify a row (default: the primary key); ``parent`` the
+    columns of a child that point to its parent (default: its foreign key); ``order_by`` the
+    columns that order the children. ``value`` makes each child row that one column's value
+    instead of a record (a link table becomes a list of identifiers); ``one`` gives a record
+    instead of a list. ``nulls`` says what NULL stands for. For a target: ``columns`` declares
+    types (SQL), ``like`` names a store whose tables give types, keys and indexes.
+    ``children`` takes field names that are no Python names or are taken by an option.
+    """
+
+    def names(given: str | Sequence[str]) -> tuple[str, ...]:
+        return (given,) if isinstance(given, str) else tuple(given)
+
+    return Tables(
+        table,
+        {**(children or {}), **more_children},
+        names(key),
+        names(parent),
+        names(order_by),
+        value,
+        one,
+        nulls,
+        dict(columns or {}),
+        like,
+    )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The name of a store's layout with its options, which the store checks."""
+
+    name: str
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, init=False)
+class At:
+    """A location: store, collection, representation and layout.
+
+    Without a representation the class lies as EAO; without a layout the store's default
+    holds.
+    """
+
+    store: str
+    collection: str
+    representation: tuple[str, ...]
+    layout: Layout | None
+    tables: Tables | None
+
+    def __init__(
+        self,
+        store: str,
+        collection: str | Tables,
+        representation: Sequence[str] = (),
+        layout: str | Layout | None = None,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "store", store)
+        put(self, "representation", tuple(representation))
+        if isinstance(collection, Tables):
+            if layout not in (None, "tables"):
+                raise Refused(f"{store}:{collection.table}: tables(...) has the layout tables")
+            put(self, "collection", collection.table)
+            put(self, "tables", collection)
+            put(self, "layout", Layout("tables"))
+        else:
+            put(self, "collection", collection)
+            put(self, "tables", None)
+            put(self, "layout", Layout(layout) if isinstance(layout, str) else layout)
+
+    def __str__(self) -> str:
+        return f"{self.store}:{self.collection}"
+
+    def rules(self, cls: str) -> Representation:
+        """The representation here. Raises Refused for a bad list of rules."""
+        return representation(cls, self.representation or (f"/{cls}/*",))
+
+
+@dataclass(frozen=True)
+class Move:
+    """One class on its way from one location to another, perhaps with a change of shape.
+
+    ``references`` declares by path pattern which values refer to which class: ``"Game"`` for a
+    bare identifier, ``"Game:"`` for text that holds ``Game:id``. ``sensitive`` are paths whose
+    values are never shown. ``oversize`` says what happens to a block that does not fit:
+    refuse the run, or set it aside in quarantine. ``identifier`` is the path that repeats the
+    block key inside the aggregate, where there is one.
+    """
+
+    cls: str
+    target: At
+    source: At | None = None
+    evolve: Sequence[Evolution] = ()
+    references: Mapping[str, str] = field(default_factory=dict)
+    sensitive: Sequence[str] = ()
+    oversize: Literal["refuse", "quarantine"] = "refuse"
+    identifier: str | None = None

@@ -1,0 +1,421 @@
+"""Representations: ordered rules that say which entries an aggregate is cut into (NoAM).
+
+    /Game/*              what is left, as one entry with the empty key
+    /Game/*/*            each top-level field that is left
+    /Game/*/**           each atomic value that is left, keyed by its access path
+    /Game/*/rounds[*]    each element of rounds
+
+The first rule that matches takes the matched value out whole; the rest goes on to the next.
+A container whose whole content was taken goes with it; only where that would shift the
+elements of a list does it stay behind, empty, to hold the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from migrator.errors import Refused
+from migrator.model.path import child, escape, format_path, parse_path, unescape
+from migrator.model.value import Record, Set, Value
+
+Entries: TypeAlias = dict[str, Value]
+
+
+class Any_(Enum):
+    """The pattern steps that stand for more than one step."""
+
+    FIELD = "*"
+    ELEMENT = "[*]"
+    DEEP = "**"
+
+
+PatternStep: TypeAlias = str | int | Any_
+
+
+class _Gone(Enum):
+    GONE = 0
+
+
+GONE = _Gone.GONE
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule: a class (or ``*``) and the pattern of the values it takes."""
+
+    text: str
+    cls: str
+    steps: tuple[PatternStep, ...]
+
+    def applies_to(self, cls: str) -> bool:
+        return self.cls in ("*", cls)
+
+
+@dataclass(frozen=True)
+class Representation:
+    """The rules of one class, checked: they cover every aggregate and each can match."""
+
+    cls: str
+    rules: tuple[Rule, ...]
+
+    @property
+    def name(self) -> str:
+        """EAO, ETF, EAV, or the taken fields in capitals (ROUNDS, ROUNDS+ETF)."""
+        *taken, last = self.rules
+        parts = [
+            "_".join(str(s).upper() for s in r.steps if isinstance(s, str)) or "*" for r in taken
+        ]
+        match last.steps:
+            case ():
+                parts += [] if parts else ["EAO"]
+            case (Any_.DEEP,):
+                parts.append("EAV")
+            case _:
+                parts.append("ETF")
+        return "+".join(parts)
+
+    @property
+    def texts(self) -> list[str]:
+        return [rule.text for rule in self.rules]
+
+    def partition(self, aggregate: Record) -> Entries:
+        """Cut an aggregate into its entries. Raises Refused where ``[*]`` meets a set."""
+        if not self.rules[0].steps:
+            return {"": aggregate}
+        entries: Entries = {}
+        left: Value = aggregate
+        for rule in self.rules:
+            left = _take(left, rule, 0, "", entries)
+            if left is GONE:
+                break
+        if left is not GONE and not entries:
+            entries[""] = left  # an empty aggregate is a block too, and a block has an entry
+        return entries
+
+
+def _take(value: Value, rule: Rule, at: int, path: str, entries: Entries) -> Value:
+    """Move what the rule matches below ``value`` into ``entries``; the rest, or GONE."""
+    if at == len(rule.steps):
+        entries[path] = value
+        return GONE
+    step = rule.steps[at]
+    if step is Any_.DEEP:
+        return _take_atoms(value, path, entries, top=True)
+    if type(value) is dict:
+        if step is Any_.FIELD:
+            names = list(value)
+        elif type(step) is str and step in value:
+            names = [step]
+        else:
+            return value
+        left: Record = value
+        for name in names:
+            rest = _take(value[name], rule, at + 1, child(path, name), entries)
+            if rest is value[name]:
+                continue
+            if left is value:
+                left = dict(value)
+            if rest is GONE:
+                del left[name]
+            else:
+                left[name] = rest
+        return left if left or not value else GONE
+    if type(value) is list and step is Any_.ELEMENT:
+        rests = [_take(item, rule, at + 1, f"{path}[{i}]", entries) for i, item in enumerate(value)]
+        if not value or all(rest is item for rest, item in zip(rests, value, strict=True)):
+            return value
+        if all(rest is GONE for rest in rests):
+            return GONE
+        return [
+            type(item)() if rest is GONE else rest for rest, item in zip(rests, value, strict=True)
+        ]
+    if type(value) is Set and step is Any_.ELEMENT:
+        raise Refused(
+            f"rule {rule.text} takes elements of {path or 'the aggregate'}, which is a set: "
+            "the elements of a set have no index",
+            hint="take the set whole, or turn it into a list first",
+        )
+    return value
+
+
+def _take_atoms(value: Value, path: str, entries: Entries, top: bool = False) -> Value:
+    if type(value) is dict and value:
+        for name, item in value.items():
+            _take_atoms(item, child(path, name), entries)
+        return GONE
+    if type(value) is list and value:
+        for i, item in enumerate(value):
+            _take_atoms(item, f"{path}[{i}]", entries)
+        return GONE
+    if top:
+        return value  # ** takes what lies below; the value itself is the next rule's
+    entries[path] = value
+    return GONE
+
+
+class CorruptBlock(Exception):
+    """The entries are not the cut of any aggregate: some overlap, or one is missing."""
+
+
+class _Node:
+    __slots__ = ("children", "value")
+
+    def __init__(self) -> None:
+        self.value: Value = GONE
+        self.children: dict[str | int, _Node] | None = None
+
+
+def assemble(entries: Mapping[str, Value]) -> Record:
+    """Put the entries of a block together again.
+
+    Raises CorruptBlock where entries overlap, an element is missing or there is none.
+    """
+    if len(entries) == 1 and "" in entries:
+        whole = entries[""]
+        if type(whole) is dict:
+            return whole
+    root = _Node()
+    for path, value in entries.items():
+        node = root
+        try:
+            steps = parse_path(path)
+        except ValueError as error:
+            raise CorruptBlock(str(error)) from None
+        for step in steps:
+            if node.children is None:
+                node.children = {}
+            following = node.children.get(step)
+            if following is None:
+                following = node.children[step] = _Node()
+            node = following
+        node.value = value
+    whole = _merge(root, "")
+    if type(whole) is not dict:
+        raise CorruptBlock("the entries give no record" if entries else "a block has no entry")
+    return whole
+
+
+def _merge(node: _Node, path: str) -> Value:
+    base, children = node.value, node.children
+    if children is None:
+        return base
+    if all(type(step) is int for step in children):
+        return _merge_list(base, children, path)
+    if any(type(step) is int for step in children):
+        raise CorruptBlock(f"{path or 'the aggregate'} is a list and a record at once")
+    if base is GONE:
+        base = {}
+    if type(base) is not dict:
+        raise CorruptBlock(f"entry {path} is no record, yet there are entries below it")
+    record = dict(base)
+    for name, node_below in children.items():
+        below = child(path, str(name))
+        record[str(name)] = _child(record.get(str(name), GONE), node_below, below)
+    return record
+
+
+def _merge_list(base: Value, children: Mapping[str | int, _Node], path: str) -> Value:
+    if base is GONE:
+        base = []
+    if type(base) is not list:
+        raise CorruptBlock(f"entry {path} is no list, yet there are entries below it")
+    items = list(base)
+    for index in sorted(int(step) for step in children):
+        below = f"{path}[{index}]"
+        if index > len(items):
+            raise CorruptBlock(f"{path}[{len(items)}] is missing")
+        if index == len(items):
+            items.append(_child(GONE, children[index], below))
+        else:
+            items[index] = _child(items[index], children[index], below)
+    return items
+
+
+def _child(held: Value, node: _Node, path: str) -> Value:
+    """What stands at ``path``: its own entry, entries below it, or both on a held place."""
+    if held is not GONE:
+        if node.value is not GONE and (held or type(held) is not type(node.value)):
+            raise CorruptBlock(f"entry {path} overlaps another")
+        if node.value is GONE:
+            node.value = held
+    return _merge(node, path)
+
+
+# ---------------------------------------------------------------- reading and checking rules
+
+
+def parse_rule(text: str) -> Rule:
+    """Read one rule. Raises Refused where the text is none."""
+
+    def refuse(why: str) -> Refused:
+        return Refused(
+            f"rule {text!r}: {why}",
+            hint="a rule looks like /Game/*, /Game/*/*, /Game/*/** or /Game/*/rounds[*]",
+        )
+
+    parts = text.split("/", 3)
+    if len(parts) < 3 or parts[0] or not parts[1]:
+        raise refuse("it must begin with /Class/*")
+    if parts[2] != "*":
+        raise refuse("the identifier must be *, since a representation holds for a whole class")
+    if len(parts) == 3:
+        return Rule(text, parts[1], ())
+    if not parts[3]:
+        raise refuse("it ends with a slash")
+    try:
+        steps = _parse_pattern(parts[3])
+    except ValueError as error:
+        raise refuse(str(error)) from None
+    return Rule(text, parts[1], steps)
+
+
+def _parse_pattern(text: str) -> tuple[PatternStep, ...]:
+    steps: list[PatternStep] = []
+    for piece in _split(text):
+        if piece == "**":
+            steps.append(Any_.DEEP)
+        elif piece == "*":
+            steps.append(Any_.FIELD)
+        elif piece == "[*]":
+            steps.append(Any_.ELEMENT)
+        elif piece.startswith("["):
+            raise ValueError(f"{piece} names one element; only [*] can be taken")
+        else:
+            found = parse_path(piece)
+            if len(found) != 1 or escape(str(found[0])) != piece:
+                raise ValueError(f"{piece!r} is no field name (put \\ before . [ ] \\ *)")
+            steps.append(unescape(piece))
+    if Any_.DEEP in steps[:-1]:
+        raise ValueError("** can only stand at the end")
+    if steps[0] is Any_.ELEMENT:
+        raise ValueError("an aggregate is a record, it has no elements")
+    return tuple(steps)
+
+
+def _split(text: str) -> list[str]:
+    pieces: list[str] = []
+    piece = ""
+    i = 0
+    while i < len(text):
+        char = text[i]
+        if char == "\\" and i + 1 < len(text):
+            piece += text[i : i + 2]
+            i += 2
+            continue
+        if char == ".":
+            if not piece and not (pieces and pieces[-1].startswith("[")):
+                raise ValueError("a field name is empty (the empty name is written \\e)")
+            if piece:
+                pieces.append(piece)
+            piece = ""
+            if i + 1 == len(text):
+                raise ValueError("it ends with a dot")
+        elif char == "[":
+            if piece:
+                pieces.append(piece)
+            end = text.find("]", i)
+            if end < 0:
+                raise ValueError("[ is not closed")
+            pieces.append(text[i : end + 1])
+            piece = ""
+            i = end
+        else:
+            if not piece and pieces and pieces[-1].startswith("[") and text[i - 1] == "]":
+                raise ValueError("after ] comes . or [")
+            piece += char
+        i += 1
+    if piece:
+        pieces.append(piece)
+    return pieces
+
+
+def _covers(general: PatternStep, special: PatternStep) -> bool:
+    if general is Any_.FIELD:
+        return special is Any_.FIELD or isinstance(special, str)
+    return general == special
+
+
+def _taken_by(earlier: Rule, later: Rule) -> bool:
+    """Whether everything the later rule matches is gone once the earlier one has taken."""
+    steps = earlier.steps
+    if steps and steps[-1] is Any_.DEEP:
+        steps = steps[:-1]
+        if len(later.steps) <= len(steps):
+            return False
+    return len(later.steps) >= len(steps) and all(map(_covers, steps, later.steps))
+
+
+def representation(cls: str, texts: Sequence[str]) -> Representation:
+    """The checked representation of a class.
+
+    Raises Refused where a rule is unreadable, stands there twice or can never match, or where
+    the rules leave something over.
+    """
+    rules = tuple(rule for rule in map(parse_rule, texts) if rule.applies_to(cls))
+    for i, rule in enumerate(rules):
+        for earlier in rules[:i]:
+            if earlier.steps == rule.steps:
+                raise Refused(
+                    f"rule {rule.text} is ambiguous for class {cls}: it takes the same as "
+                    f"{earlier.text}",
+                    hint="leave one of them out",
+                )
+            if _taken_by(earlier, rule):
+                raise Refused(
+                    f"rule {rule.text} can never match for class {cls}: {earlier.text}, which "
+                    "stands before it, takes all that it could match",
+                    hint=f"put {rule.text} before {earlier.text}, or leave it out",
+                )
+    if not rules or rules[-1].steps not in ((), (Any_.FIELD,), (Any_.DEEP,)):
+        taken = ", ".join(r.text for r in rules)
+        left = f"all fields that {taken} do not take" if rules else "everything: no rule is for it"
+        raise Refused(
+            f"the rules {list(texts)} leave something over for class {cls}: {left}",
+            hint=f"end the list with /{cls}/* (the rest as one entry), /{cls}/*/* or /{cls}/*/**",
+        )
+    return Representation(cls, rules)
+
+
+def pattern_matches(pattern: Sequence[PatternStep], steps: Sequence[str | int]) -> bool:
+    """Whether a pattern (without ``**``) matches a path of the same length."""
+    return len(pattern) == len(steps) and all(
+        (p is Any_.ELEMENT and isinstance(s, int))
+        or (p is Any_.FIELD and isinstance(s, str))
+        or p == s
+        for p, s in zip(pattern, steps, strict=True)
+    )
+
+
+def parse_pattern(text: str) -> tuple[PatternStep, ...]:
+    """A path pattern such as ``games[*].opponent``. Raises ValueError where it is none."""
+    return _parse_pattern(text)
+
+
+def general_path(path: str) -> str:
+    """A path with its indexes as ``[*]``: the name of a kind of entry in plans."""
+    return "".join(
+        "[*]" if isinstance(s, int) else _dot(i, s) for i, s in enumerate(parse_path(path))
+    )
+
+
+def _dot(i: int, name: str) -> str:
+    return ("." if i else "") + escape(name)
+
+
+__all__ = [
+    "Any_",
+    "CorruptBlock",
+    "Entries",
+    "Representation",
+    "Rule",
+    "assemble",
+    "format_path",
+    "general_path",
+    "parse_pattern",
+    "parse_rule",
+    "pattern_matches",
+    "representation",
+]

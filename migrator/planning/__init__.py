@@ -1,0 +1,1 @@
+"""Location, capabilities and statistics become a plan."""

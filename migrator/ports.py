@@ -1,0 +1,270 @@
+"""What the engine needs of the world: stores, their collections, observers and a clock.
+
+A store module implements ``Store`` and ``Collection``; the engine asks ``Capabilities`` what a
+store can do and never which store it is. Positions and ranges are JSON values that only the
+store understands: they are kept in checkpoints and come back after a crash, in another process.
+
+Errors: ``Transient`` where the same request may succeed later (``unknown`` where it may have
+been carried out), ``DoesNotFit`` where one block can't be held, ``Terminal`` for the rest.
+A store does not retry: ``engine/retry.py`` does, in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from migrator.model.block import Address, Block, Patch
+from migrator.model.move import At
+from migrator.model.rules import Entries
+from migrator.model.value import Kind, Value
+
+Json: TypeAlias = object
+
+
+class How(StrEnum):
+    """How a store holds a kind of value."""
+
+    NATIVE = "native"
+    TAGGED = "tagged"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Held:
+    """How one kind is held: the server's own type, or the carrier of a tagged value."""
+
+    how: How
+    type: str = ""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Upper bounds, None where there is none: bytes, levels of nesting, blocks in a request."""
+
+    block_bytes: int | None = None
+    entry_bytes: int | None = None
+    key_bytes: int | None = None
+    name_bytes: int | None = None
+    nesting: int | None = None
+    batch_blocks: int | None = None
+    batch_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an operation of the gateway sends in a layout: requests, and what travels."""
+
+    requests: int
+    sends: str
+
+
+@dataclass(frozen=True)
+class LayoutFacts:
+    """What is true of one layout of a store.
+
+    ``effective``: one block is one unit of distribution and of atomicity (NoAM).
+    ``version``: where the version for conditional writes lies. ``by_key``: a block can be read
+    by its key alone. ``costs``: get, get_entries, put, update, append, delete.
+    ``entries``: the entries lie apart, so that one can be written without the others.
+    """
+
+    effective: bool
+    unit: str
+    version: str
+    costs: Mapping[str, Cost]
+    by_key: bool = True
+    entries: bool = True
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a store can do, as data."""
+
+    layouts: Mapping[str, LayoutFacts]
+    default_layout: str
+    kinds: Mapping[Kind, Held]
+    key_kinds: frozenset[Kind]
+    key_order: str
+    limits: Limits
+    lists_keys: bool = True
+    feed: str | None = None
+    expiry: bool = False
+    transactions: bool = False
+
+
+@dataclass(frozen=True)
+class ServerInfo:
+    """What answered: product, version, and what it can't promise (R7)."""
+
+    product: str
+    version: str
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """How large a collection is; ``exact`` says whether it was counted or estimated."""
+
+    blocks: int
+    bytes: int
+    exact: bool
+
+
+@dataclass(slots=True)
+class Page:
+    """Some blocks of a range. ``next`` is where the following page begins, None at the end;
+    a page may be empty before the end. ``damaged`` are blocks that could not be read: key and
+    reason."""
+
+    blocks: list[Block]
+    next: Json
+    bytes: int = 0
+    damaged: list[tuple[Value, str]] = field(default_factory=list)
+
+
+@runtime_checkable
+class Observer(Protocol):
+    """The verifier's way to read a collection, by a decoder of its own (never the copier's)."""
+
+    def page(self, range_: Json, position: Json, limit: int) -> Page:
+        """As ``Collection.page``."""
+
+    def read(self, ids: Sequence[Value]) -> list[Block | None]:
+        """As ``Collection.read``."""
+
+
+class Collection(Observer, Protocol):
+    """The blocks of one class at one location."""
+
+    at: At
+    cls: str
+
+    def exists(self) -> bool:
+        """Whether the collection is there."""
+
+    def create(self) -> None:
+        """Create what the collection needs; does nothing where it is there already."""
+
+    def drop(self) -> None:
+        """Remove the collection with all its blocks; does nothing where it is not there."""
+
+    def schema(self) -> Json:
+        """A description of the physical schema, for the fingerprint; None where there is none."""
+
+    def findings(self) -> Iterable[tuple[str, str, str]]:
+        """What a plan should tell of this location: severity, code and text."""
+
+    def count(self) -> int:
+        """The number of blocks, counted."""
+
+    def statistics(self) -> Statistics:
+        """The size of the collection, cheap and perhaps estimated."""
+
+    def split(self, parts: int) -> list[Json]:
+        """About ``parts`` ranges that cover all possible keys and do not overlap."""
+
+    def page(self, range_: Json, position: Json, limit: int) -> Page:
+        """Up to ``limit`` blocks of a range after a position (None: from the start)."""
+
+    def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
+        """As ``page``, the keys alone. Only where ``lists_keys``."""
+
+    def read(self, ids: Sequence[Value]) -> list[Block | None]:
+        """The blocks of these keys, in their order; None where there is none."""
+
+    def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
+        """Some entries of a block, those that exist; None where there is no such block."""
+
+    def sample(self, size: int) -> list[Block]:
+        """About ``size`` blocks from all over the collection."""
+
+    def write(self, blocks: Sequence[Block]) -> int:
+        """Put whole blocks, durably and idempotently; entries they no longer have go.
+
+        Each block becomes visible whole. Returns the bytes sent. Raises DoesNotFit, naming
+        the block, before anything of the batch is written.
+        """
+
+    def patch(self, patches: Sequence[Patch]) -> None:
+        """Set and remove single entries, each patch atomically. Raises Terminal for no block."""
+
+    def delete(self, addresses: Sequence[Address]) -> None:
+        """Remove blocks; those that are not there are no error."""
+
+    def settle(self) -> None:
+        """What remains after the last block: move sequences on, refresh statistics."""
+
+    def observer(self) -> Observer:
+        """The independent reader of the same location."""
+
+    def size(self, block: Block) -> int:
+        """The bytes this block takes by the rule of the store's own limits."""
+
+    def needs_tag(self, value: Value) -> Held | None:
+        """How a value that looks native is held here after all (a text with NUL, a number out
+        of range); None where its kind's own row of the capabilities holds."""
+
+    def same_key(self, id: Value) -> Value:
+        """The key by the store's own comparison: two keys that give one value collide."""
+
+
+class Store(Protocol):
+    """An open store."""
+
+    name: str
+    capabilities: Capabilities
+
+    def ping(self) -> ServerInfo:
+        """Ask the server who it is. Raises Terminal or Transient with what to do."""
+
+    def collection(self, cls: str, at: At) -> Collection:
+        """A handle on a location. Raises Refused for a layout or option it does not know."""
+
+    def close(self) -> None:
+        """Give back all connections."""
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """What settings say of a store. ``options`` are checked by the store's module.
+
+    ``password`` is a function: the secret is fetched anew for every connection and never kept.
+    ``sibling`` opens another store of the same environment, for schemas taken from there.
+    """
+
+    name: str
+    url: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    secret: Secret | None = None
+    sibling: Sibling | None = None
+    root: str = "."
+
+
+class Secret(Protocol):
+    def __call__(self) -> str: ...
+
+
+class Sibling(Protocol):
+    def __call__(self, name: str) -> Store: ...
+
+
+class StoreFactory(Protocol):
+    """The entry point of a store module: group ``migrator.stores``, named by URL scheme."""
+
+    def __call__(self, settings: StoreSettings) -> Store: ...
+
+
+class Clock(Protocol):
+    """Time, as the engine sees it (R14: a clock that runs on while the machine sleeps)."""
+
+    def now(self) -> float:
+        """Seconds since some start, never going back."""
+
+    def wall(self) -> float:
+        """Seconds since 1970; for people and for expiry only."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""

@@ -1,0 +1,1 @@
+"""Migration scripts: loading, graph, new-script template."""

@@ -1,0 +1,1 @@
+"""Shipped for adapters: contract suite, strategies, faults."""
