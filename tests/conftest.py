@@ -1,0 +1,51 @@
+"""Servers for tests: clear skips without them, failures where MIGRATOR_REQUIRE_SERVICES is set."""
+
+from __future__ import annotations
+
+import os
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+
+SERVERS = {
+    "postgresql": "postgresql://migrator:migrator@127.0.0.1:15432/postgres",
+    "mariadb": "mariadb://migrator:migrator@127.0.0.1:13306/mysql",
+    "mongodb": "mongodb://127.0.0.1:27117/?directConnection=true",
+}
+_absent: set[str] = set()
+
+
+def server_url(name: str) -> str:
+    """The URL of a test server; skips (or fails, where servers are required) without it."""
+    url = os.environ.get(f"MIGRATOR_TEST_{name.upper()}", SERVERS[name])
+    parts = urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or 0), timeout=2).close()
+    except OSError:
+        _absent.add(name)
+        message = f"no {name} at {parts.hostname}:{parts.port} (start it: scripts/services up {name})"
+        if os.environ.get("MIGRATOR_REQUIRE_SERVICES"):
+            pytest.fail(message, pytrace=False)
+        pytest.skip(message)
+    return url
+
+
+@pytest.fixture(scope="session")
+def postgresql_url() -> str:
+    return server_url("postgresql")
+
+
+@pytest.fixture(scope="session")
+def mariadb_url() -> str:
+    return server_url("mariadb")
+
+
+@pytest.fixture(scope="session")
+def mongodb_url() -> str:
+    return server_url("mongodb")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for name in sorted(_absent):
+        terminalreporter.write_line(f"not exercised, server absent: {name}")
