@@ -1,0 +1,117 @@
+"""How keys, entry names and values lie in the embedded store.
+
+Values are MessagePack: plain kinds as themselves, the others as an extension that holds the
+model's tag and carrier. The copier and the observer read the extensions by code of their own.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgpack
+
+from migrator.errors import DoesNotFit
+from migrator.model import tags, witness
+from migrator.model.block import Block
+from migrator.model.value import INT64_MAX, INT64_MIN, Int64, Value, depth
+
+Column: TypeAlias = str | int | bytes
+Decode: TypeAlias = Callable[[bytes], Value]
+
+NESTING = 200
+TAGGED, INT64 = 1, 2
+_LONG = struct.Struct(">q")
+
+
+def _extend(value: Value) -> msgpack.ExtType:
+    if type(value) is Int64:
+        return msgpack.ExtType(INT64, _LONG.pack(value))
+    return msgpack.ExtType(TAGGED, encode(list(tags.to_carrier(value))))
+
+
+def encode(value: Value) -> bytes:
+    """The stored bytes of a value. Raises TypeError or ValueError for what can't be stored."""
+    data: bytes = msgpack.packb(
+        value, default=_extend, strict_types=True, unicode_errors="surrogatepass"
+    )
+    return data
+
+
+def _unpack(data: bytes, extension: Callable[[int, bytes], Value]) -> Value:
+    return msgpack.unpackb(
+        data, ext_hook=extension, strict_map_key=True, unicode_errors="surrogatepass"
+    )
+
+
+def _copied(code: int, data: bytes) -> Value:
+    if code == INT64:
+        return Int64(*_LONG.unpack(data))
+    tag, held = decode(data)  # type: ignore[misc]
+    return tags.from_carrier(tag, held)  # type: ignore[has-type]
+
+
+def _observed(code: int, data: bytes) -> Value:
+    if code == INT64:
+        return Int64(int.from_bytes(data, "big", signed=True))
+    tag, held = observe(data)  # type: ignore[misc]
+    return witness.witness(tag, held)  # type: ignore[has-type]
+
+
+def decode(data: bytes) -> Value:
+    """The value of stored bytes, for copying."""
+    return _unpack(data, _copied)
+
+
+def observe(data: bytes) -> Value:
+    """The value of stored bytes, for verifying."""
+    return _unpack(data, _observed)
+
+
+def to_column(value: Value) -> Column:
+    """A key as SQLite holds it: text and whole numbers as they are, other kinds as bytes."""
+    if type(value) is int and INT64_MIN <= value <= INT64_MAX:
+        return value
+    if type(value) is str:
+        return to_name(value)
+    return encode(value)
+
+
+def from_column(column: Column) -> Value:
+    """The key behind a column."""
+    if type(column) is bytes:
+        return from_name(column) if column[:1] == b"\xc1" else decode(column)
+    return column
+
+
+def to_name(name: str) -> str | bytes:
+    """An entry's access path, or a text key, as SQLite holds it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        # 0xC1 is never the first byte of a MessagePack value, so no other key looks like this.
+        return b"\xc1" + name.encode("utf-8", "surrogatepass")
+    return name
+
+
+def from_name(name: str | bytes) -> str:
+    """The text behind a name."""
+    return name if type(name) is str else name[1:].decode("utf-8", "surrogatepass")  # type: ignore[union-attr]
+
+
+def rows(block: Block) -> list[tuple[Column, str | bytes, bytes, int | None]]:
+    """The rows of a block. Raises DoesNotFit naming key and path."""
+    column = to_column(block.id)
+    return [
+        (column, to_name(path), _encode_entry(block, path, value), block.expires)
+        for path, value in block.entries.items()
+    ]
+
+
+def _encode_entry(block: Block, path: str, value: Value) -> bytes:
+    try:
+        return encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        why = f"nests deeper than {NESTING}" if depth(value) > NESTING else str(error)
+        raise DoesNotFit(why, key=block.id, path=path) from None

@@ -1,0 +1,293 @@
+"""The blocks of one class as rows (block, entry, value, expires)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, cast
+
+from migrator.errors import Terminal
+from migrator.model.block import Address, Block, Patch, name
+from migrator.model.move import At
+from migrator.model.rules import Entries
+from migrator.model.value import Value
+from migrator.ports import Held, Json, Page, Statistics
+from migrator.stores.sqlite import codec
+from migrator.stores.sqlite.codec import Column, Decode
+
+if TYPE_CHECKING:
+    from migrator.stores.sqlite.store import EmbeddedStore
+
+PAGE_BYTES = 16_000_000
+_IN = 500
+_SAMPLE_ROWS = 1000
+
+
+class EntriesReader:
+    """Reads blocks with one decoder: the copier's or the observer's."""
+
+    def __init__(self, store: EmbeddedStore, cls: str, at: At, decode: Decode) -> None:
+        self.store = store
+        self.cls = cls
+        self.at = at
+        self._decode = decode
+        self._table: str | None = None
+
+    @property
+    def where(self) -> str:
+        return f"{self.store.name}:{self.at.collection}"
+
+    def table(self, connection: sqlite3.Connection) -> str | None:
+        """The table of this collection, None where it was not created."""
+        if self._table is None:
+            row = connection.execute(
+                "SELECT id FROM collections WHERE name = ?", (self.at.collection,)
+            ).fetchone()
+            self._table = row and f"entries_{row[0]}"
+        return self._table
+
+    def _must(self, connection: sqlite3.Connection) -> str:
+        table = self.table(connection)
+        if table is None:
+            raise Terminal(
+                "there is no such collection", where=self.where, hint="check the name in the script"
+            )
+        return table
+
+    def page(self, range_: Json, position: Json, limit: int) -> Page:
+        low, high = cast("tuple[Json, Json]", range_)
+        low = low if position is None else position
+        where, bounds = [], []
+        if low is not None:
+            where.append("block > ?")
+            bounds.append(_bound(low))
+        if high is not None:
+            where.append("block <= ?")
+            bounds.append(_bound(high))
+        page = Page([], None)
+        with self.store.reading(self.where) as connection:
+            condition = f"WHERE {' AND '.join(where)}" if where else ""
+            cursor = connection.execute(
+                f"SELECT block, entry, value, expires FROM {self._must(connection)} {condition} "  # noqa: S608
+                "ORDER BY block, entry",
+                bounds,
+            )
+            last = self._gather(cursor, page, limit)
+            cursor.close()
+        page.next = None if last is None else _position(last)
+        return page
+
+    def _gather(self, cursor: sqlite3.Cursor, page: Page, limit: int) -> Column | None:
+        """Fill a page from rows in block order; the last block's key where more follow."""
+        current: Column | None = None
+        entries: Entries = {}
+        decode = self._decode
+        for block, entry, value, expires in cursor:
+            if block != current or type(block) is not type(current):
+                if len(page.blocks) >= limit or page.bytes > PAGE_BYTES:
+                    return current
+                current = block
+                entries = {}
+                page.blocks.append(Block(codec.from_column(block), entries, expires))
+            entries[entry if type(entry) is str else codec.from_name(entry)] = decode(value)
+            page.bytes += len(value)
+        return None
+
+    def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
+        low, high = cast("tuple[Json, Json]", range_)
+        low = low if position is None else position
+        bounds = [] if low is None else [_bound(low)]
+        condition = "" if low is None else "WHERE block > ?"
+        if high is not None:
+            condition += " AND block <= ?" if condition else "WHERE block <= ?"
+            bounds.append(_bound(high))
+        with self.store.reading(self.where) as connection:
+            rows = connection.execute(
+                f"SELECT DISTINCT block FROM {self._must(connection)} {condition} "  # noqa: S608
+                f"ORDER BY block LIMIT {int(limit)}",
+                bounds,
+            ).fetchall()
+        ids = [codec.from_column(row[0]) for row in rows]
+        return ids, _position(rows[-1][0]) if len(rows) == limit else None
+
+    def read(self, ids: Sequence[Value]) -> list[Block | None]:
+        columns = [codec.to_column(id) for id in ids]
+        found: dict[tuple[type, Column], Block] = {}
+        with self.store.reading(self.where) as connection:
+            table = self.table(connection)
+            if table is None:
+                return [None] * len(ids)
+            for start in range(0, len(columns), _IN):
+                chunk = columns[start : start + _IN]
+                page = Page([], None)
+                cursor = connection.execute(
+                    f"SELECT block, entry, value, expires FROM {table} "  # noqa: S608
+                    f"WHERE block IN ({','.join('?' * len(chunk))}) ORDER BY block, entry",
+                    chunk,
+                )
+                while self._gather(cursor, page, _IN) is not None:
+                    pass  # pragma: no cover - a chunk is never longer than a page
+                for block in page.blocks:
+                    column = codec.to_column(block.id)
+                    found[type(column), column] = block
+        return [found.get((type(column), column)) for column in columns]
+
+    def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
+        column = codec.to_column(id)
+        with self.store.reading(self.where) as connection:
+            table = self.table(connection)
+            if table is None or not _present(connection, table, column):
+                return None
+            rows = connection.execute(
+                f"SELECT entry, value FROM {table} WHERE block = ? "  # noqa: S608
+                f"AND entry IN ({','.join('?' * len(paths))})",
+                [column, *map(codec.to_name, paths)],
+            ).fetchall()
+        return {codec.from_name(entry): self._decode(value) for entry, value in rows}
+
+
+def _present(connection: sqlite3.Connection, table: str, column: Column) -> bool:
+    sql = f"SELECT 1 FROM {table} WHERE block = ? LIMIT 1"  # noqa: S608
+    return connection.execute(sql, (column,)).fetchone() is not None
+
+
+def _position(column: Column) -> Json:
+    if isinstance(column, bytes):
+        return ["bytes", column.hex()]
+    return ["text" if isinstance(column, str) else "number", column]
+
+
+def _bound(position: Json) -> Column:
+    kind, held = cast("tuple[str, str | int]", position)
+    return bytes.fromhex(str(held)) if kind == "bytes" else held
+
+
+class EntriesCollection(EntriesReader):
+    """A collection of the embedded store."""
+
+    def __init__(self, store: EmbeddedStore, cls: str, at: At) -> None:
+        super().__init__(store, cls, at, codec.decode)
+
+    def observer(self) -> EntriesReader:
+        return EntriesReader(self.store, self.cls, self.at, codec.observe)
+
+    def exists(self) -> bool:
+        with self.store.reading(self.where) as connection:
+            return self.table(connection) is not None
+
+    def create(self) -> None:
+        with self.store.writing(self.where) as connection:
+            connection.execute(
+                "INSERT INTO collections (name) VALUES (?) ON CONFLICT DO NOTHING",
+                (self.at.collection,),
+            )
+            self._table = None
+            table = self._must(connection)
+            connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {table} "
+                "(block NOT NULL, entry NOT NULL, value BLOB NOT NULL, expires INTEGER)"
+            )
+            connection.execute(
+                f"CREATE UNIQUE INDEX IF NOT EXISTS {table}_key ON {table} (block, entry)"
+            )
+
+    def drop(self) -> None:
+        with self.store.writing(self.where) as connection:
+            table = self.table(connection)
+            if table is not None:
+                connection.execute(f"DROP TABLE IF EXISTS {table}")
+                connection.execute("DELETE FROM collections WHERE name = ?", (self.at.collection,))
+            self._table = None
+
+    def schema(self) -> Json:
+        return {"layout": "entries"} if self.exists() else None
+
+    def findings(self) -> Iterable[tuple[str, str, str]]:
+        return ()
+
+    def count(self) -> int:
+        with self.store.reading(self.where) as connection:
+            sql = f"SELECT count(*) FROM (SELECT DISTINCT block FROM {self._must(connection)})"  # noqa: S608
+            return int(connection.execute(sql).fetchone()[0])
+
+    def statistics(self) -> Statistics:
+        blocks = self.count()
+        with self.store.reading(self.where) as connection:
+            table = self._must(connection)
+            rows = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
+            mean = connection.execute(
+                f"SELECT avg(length(value)) FROM (SELECT value FROM {table} LIMIT {_SAMPLE_ROWS})"  # noqa: S608
+            ).fetchone()[0]
+        return Statistics(blocks, int(rows * (mean or 0)), exact=rows <= _SAMPLE_ROWS)
+
+    def split(self, parts: int) -> list[Json]:
+        blocks = self.count()
+        step = max(1, -(-blocks // max(1, parts)))
+        bounds: list[Json] = [None]
+        with self.store.reading(self.where) as connection:
+            cursor = connection.execute(
+                f"SELECT DISTINCT block FROM {self._must(connection)} ORDER BY block"  # noqa: S608
+            )
+            for i, (block,) in enumerate(cursor, 1):
+                if i % step == 0 and i < blocks:
+                    bounds.append(_position(block))
+        return [list(pair) for pair in zip(bounds, [*bounds[1:], None], strict=True)]
+
+    def sample(self, size: int) -> list[Block]:
+        ranges = self.split(min(size, 50))
+        each = -(-size // len(ranges))
+        return [block for range_ in ranges for block in self.page(range_, None, each).blocks][:size]
+
+    def write(self, blocks: Sequence[Block]) -> int:
+        rows = [row for block in blocks for row in codec.rows(block)]
+        keys = [(codec.to_column(block.id),) for block in blocks]
+        with self.store.writing(self.where) as connection:
+            table = self._must(connection)
+            connection.executemany(f"DELETE FROM {table} WHERE block = ?", keys)  # noqa: S608
+            connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?)", rows)  # noqa: S608
+        return sum(len(row[2]) for row in rows)
+
+    def patch(self, patches: Sequence[Patch]) -> None:
+        with self.store.writing(self.where) as connection:
+            table = self._must(connection)
+            for patch in patches:
+                self._patch(connection, table, patch)
+
+    def _patch(self, connection: sqlite3.Connection, table: str, patch: Patch) -> None:
+        column = codec.to_column(patch.id)
+        found = connection.execute(
+            f"SELECT expires FROM {table} WHERE block = ? LIMIT 1",  # noqa: S608
+            (column,),
+        ).fetchone()
+        if found is None:
+            raise Terminal(f"there is no block {name(self.cls, patch.id)}", where=self.where)
+        connection.executemany(
+            f"DELETE FROM {table} WHERE block = ? AND entry = ?",  # noqa: S608
+            [(column, codec.to_name(path)) for path in patch.unset],
+        )
+        connection.executemany(
+            f"INSERT INTO {table} VALUES (?, ?, ?, ?) "  # noqa: S608
+            "ON CONFLICT (block, entry) DO UPDATE SET value = excluded.value",
+            codec.rows(Block(patch.id, patch.set, found[0])),
+        )
+
+    def delete(self, addresses: Sequence[Address]) -> None:
+        with self.store.writing(self.where) as connection:
+            table = self._must(connection)
+            connection.executemany(
+                f"DELETE FROM {table} WHERE block = ?",  # noqa: S608
+                [(codec.to_column(address.id),) for address in addresses],
+            )
+
+    def settle(self) -> None:
+        with self.store.reading(self.where) as connection:
+            connection.execute("PRAGMA optimize")
+
+    def size(self, block: Block) -> int:
+        return sum(len(row[2]) for row in codec.rows(block))
+
+    def needs_tag(self, value: Value) -> Held | None:
+        return None
+
+    def same_key(self, id: Value) -> Value:
+        return id

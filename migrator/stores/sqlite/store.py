@@ -1,0 +1,194 @@
+"""The embedded store itself: one file, WAL, a table for each collection."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from migrator.errors import Failed, Refused, Terminal, Transient
+from migrator.model.move import At
+from migrator.model.value import Kind
+from migrator.ports import (
+    Capabilities,
+    Cost,
+    Held,
+    How,
+    LayoutFacts,
+    Limits,
+    ServerInfo,
+    StoreSettings,
+)
+from migrator.stores.sqlite.codec import NESTING
+from migrator.stores.sqlite.collection import EntriesCollection
+
+FORMAT = 1
+_APPLICATION_ID = 0x4D494752
+_PLAIN = {
+    Kind.NULL, Kind.BOOLEAN, Kind.INT32, Kind.DOUBLE, Kind.TEXT, Kind.BYTES, Kind.LIST, Kind.RECORD
+}  # fmt: skip
+_BUSY_SECONDS = 30
+
+CAPABILITIES = Capabilities(
+    layouts={
+        "entries": LayoutFacts(
+            effective=True,
+            unit="transaction",
+            version="none is kept: a transaction compares the entries themselves",
+            costs={
+                "get": Cost(1, "the block"),
+                "get_entries": Cost(1, "the entries asked for"),
+                "put": Cost(1, "the block"),
+                "update": Cost(1, "the entries changed"),
+                "append": Cost(1, "the new entry"),
+                "delete": Cost(1, "the key"),
+            },
+        )
+    },
+    default_layout="entries",
+    kinds={kind: Held(How.NATIVE, "msgpack" if kind in _PLAIN else "msgpack ext") for kind in Kind},
+    key_kinds=frozenset(Kind),
+    key_order="numbers, then text by UTF-8 bytes, then other kinds by their encoding",
+    limits=Limits(
+        block_bytes=None, entry_bytes=1_000_000_000, key_bytes=1_000_000_000, nesting=NESTING
+    ),
+    expiry=True,
+    transactions=True,
+)
+
+
+class EmbeddedStore:
+    """An open embedded store; usable from several threads and processes at once."""
+
+    capabilities = CAPABILITIES
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name = name
+        self.path = path
+        self._local = threading.local()
+        self._open: list[sqlite3.Connection] = []
+        self._lock = threading.Lock()
+
+    def ping(self) -> ServerInfo:
+        with self.reading() as connection:
+            connection.execute("SELECT count(*) FROM collections").fetchone()
+        return ServerInfo("embedded (SQLite)", sqlite3.sqlite_version)
+
+    def collection(self, cls: str, at: At) -> EntriesCollection:
+        layout = at.layout
+        if layout is not None and (layout.name != "entries" or layout.options):
+            raise Refused(
+                f"the embedded store has the layout entries without options, not {layout.name}",
+                where=str(at),
+            )
+        return EntriesCollection(self, cls, at)
+
+    def close(self) -> None:
+        with self._lock:
+            for connection in self._open:
+                connection.close()
+            self._open.clear()
+        self._local = threading.local()
+
+    @contextmanager
+    def reading(self, where: str = "") -> Iterator[sqlite3.Connection]:
+        """A connection of this thread; driver errors come out translated."""
+        try:
+            yield self._connection()
+        except sqlite3.Error as error:
+            raise translate(error, where or self.name, self.path) from error
+
+    @contextmanager
+    def writing(self, where: str = "") -> Iterator[sqlite3.Connection]:
+        """A write transaction: durable when the block ends, undone when it raises."""
+        with self.reading(where) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = _connect(self.path)
+            with self._lock:
+                self._open.append(connection)
+            self._local.connection = connection
+            _prepare(connection, self.path, self.name)
+        return connection
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    if not path.parent.is_dir():
+        try:
+            path.parent.mkdir(parents=True)
+        except OSError as error:
+            raise Terminal(f"the folder {path.parent} can't be made: {error.strerror}") from None
+    connection = sqlite3.connect(
+        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA page_size = 8192")
+    connection.execute("PRAGMA cache_size = -16384")
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, name: str) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    mine = connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION_ID
+    if version == 0 and not mine:
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if tables:
+            raise Refused(
+                f"{path} is a SQLite database of somebody else's, no embedded store",
+                where=name,
+                hint="for its tables use a URL that begins with sqlite://",
+            )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(
+            f"BEGIN IMMEDIATE;"
+            f"CREATE TABLE IF NOT EXISTS collections "
+            f"(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);"
+            f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {FORMAT};"
+            f"COMMIT;"
+        )
+    elif version > FORMAT:
+        raise Refused(f"{path} has format {version}; this version reads {FORMAT}", where=name)
+    # A checkpoint lies in another file: after a power cut it must not be ahead of the data.
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def translate(error: sqlite3.Error, where: str, path: Path) -> Failed:
+    """A driver error as one of ours."""
+    code = getattr(error, "sqlite_errorname", "") or ""
+    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return Transient(f"{path.name} is locked by another process", where=where)
+    hints = {
+        "SQLITE_FULL": "free disk space, then run the same command again",
+        "SQLITE_READONLY": f"give this user the right to write {path} and its folder",
+        "SQLITE_CANTOPEN": f"check that {path} exists and may be read and written",
+        "SQLITE_NOTADB": f"{path} is no SQLite file; check the URL",
+        "SQLITE_CORRUPT": f"run PRAGMA integrity_check on {path} and restore it",
+        "SQLITE_IOERR": "check the disk, then run the same command again",
+    }
+    hint = next((text for name, text in hints.items() if code.startswith(name)), "")
+    return Terminal(str(error), where=where, hint=hint)
+
+
+def open_store(settings: StoreSettings) -> EmbeddedStore:
+    """Open (and where needed create) the file that the URL names."""
+    if settings.options:
+        raise Refused(
+            f"the embedded store has no options (found: {', '.join(sorted(settings.options))})",
+            where=settings.name,
+        )
+    path = unquote(urlsplit(settings.url).path).removeprefix("/")
+    if not path:
+        raise Refused("the URL names no file: write embedded:///FILE", where=settings.name)
+    return EmbeddedStore(settings.name, Path(settings.root, path))
