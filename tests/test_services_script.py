@@ -14,12 +14,27 @@ from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "services"
 NAMES = ("postgresql", "mariadb", "mongodb")
 REQUIRED = os.environ.get("MIGRATOR_REQUIRE_SERVICES") == "1"
+
+
+def load() -> ModuleType:
+    """The script as a module: a child process for every look would be slow."""
+    loader = SourceFileLoader("services_script", str(SCRIPT))
+    spec = spec_from_loader("services_script", loader)
+    assert spec
+    module = sys.modules["services_script"] = module_from_spec(spec)
+    with patch.object(sys, "dont_write_bytecode", True):
+        loader.exec_module(module)
+    return module
+
+
+services = load()
 
 
 class Sandbox:
@@ -32,12 +47,20 @@ class Sandbox:
     def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(SCRIPT), *words]
         env = {**os.environ, **self.env, **env}
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
 
     def look(self, name: str) -> dict[str, Any]:
-        return dict(json.loads(self.run("status", name, "--format", "json").stdout)[0])
+        with patch.dict(os.environ, self.env):
+            return dict(services.look(self.site(name)))
+
+    def site(self, name: str) -> Any:
+        with patch.dict(os.environ, self.env):
+            return services.site_of(services.SERVICES[name])
 
     def running(self, name: str) -> dict[str, Any]:
+        seen = self.look(name)
+        if seen["state"] == "running":
+            return seen
         done = self.run("up", name)
         if "not found" in done.stderr and not REQUIRED:
             pytest.skip(done.stderr.strip())
@@ -75,21 +98,6 @@ def idle(tmp_path: Path) -> Sandbox:
 
 
 @pytest.fixture
-def script(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script as a module, for what a child process cannot be made to show."""
-    for key, value in sandbox.env.items():
-        monkeypatch.setenv(key, value)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    loader = SourceFileLoader("services_script", str(SCRIPT))
-    spec = spec_from_loader("services_script", loader)
-    assert spec
-    module = module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "services_script", module)
-    loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
 def stranger(sandbox: Sandbox) -> Iterator[subprocess.Popen[bytes]]:
     """A process that is not ours, although its command line names our folder."""
     log = sandbox.folder / "stranger.log"
@@ -109,18 +117,24 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_status_tells_what_runs_and_where(sandbox: Sandbox, name: str) -> None:
-    seen = sandbox.running(name)
+    sandbox.running(name)
 
+    done = sandbox.run("status", name, "--format", "json")
+    (seen,) = json.loads(done.stdout)
+
+    assert done.returncode == 0
     assert seen["name"] == name
     assert seen["state"] == "running"
     assert alive(seen["pid"])
     assert f"127.0.0.1:{sandbox.ports[name]}/" in seen["url"]
     assert seen["version"]
     assert seen["home"] == str(sandbox.folder / name)
-    done = sandbox.run("status", name)
-    assert done.returncode == 0
-    assert len(done.stdout.splitlines()) == 1
-    assert seen["url"] in done.stdout
+    assert sandbox.run("status", name).stdout.split()[:4] == [
+        name,
+        "running",
+        "pid",
+        str(seen["pid"]),
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -146,39 +160,6 @@ def test_listens_on_the_loopback_address_only(sandbox: Sandbox, name: str) -> No
     assert listening == {f"0100007F{port}"}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_kill_ends_all_its_processes_and_up_recovers(
-    sandbox: Sandbox, script: ModuleType, name: str
-) -> None:
-    before = sandbox.running(name)
-    processes = [before["pid"], *script.descendants(before["pid"])]
-
-    done = sandbox.run("kill", name)
-
-    assert done.returncode == 0
-    assert not any(map(alive, processes))
-    assert sandbox.look(name)["state"] == "stopped"
-    after = sandbox.running(name)
-    assert after["state"] == "running"
-    assert after["pid"] != before["pid"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_down_ends_that_server_and_no_other(sandbox: Sandbox, name: str) -> None:
-    pid = sandbox.running(name)["pid"]
-    others = {n: sandbox.look(n)["pid"] for n in NAMES if n != name}
-
-    done = sandbox.run("down", name)
-
-    assert done.returncode == 0
-    assert str(pid) in done.stdout
-    assert not alive(pid)
-    assert sandbox.look(name)["state"] == "stopped"
-    assert sandbox.run("status", name).returncode == 1
-    assert {n: sandbox.look(n)["pid"] for n in others} == others
-    assert sandbox.run("down", name).returncode == 0
-
-
 @pytest.mark.parametrize("command", ["down", "kill"])
 def test_a_stranger_with_our_old_pid_is_not_ended(
     idle: Sandbox, stranger: subprocess.Popen[bytes], command: str
@@ -192,18 +173,6 @@ def test_a_stranger_with_our_old_pid_is_not_ended(
     assert done.returncode == 0, done.stderr
     assert stranger.poll() is None
     assert idle.look("mongodb")["pid"] is None
-
-
-def test_up_replaces_a_stale_pid(sandbox: Sandbox, stranger: subprocess.Popen[bytes]) -> None:
-    home = sandbox.running("postgresql")["home"]
-    sandbox.run("kill", "postgresql")
-    Path(home, "pid").write_text(f"{stranger.pid}\n")
-
-    seen = sandbox.running("postgresql")
-
-    assert seen["state"] == "running"
-    assert seen["pid"] != stranger.pid
-    assert stranger.poll() is None
 
 
 def test_a_pid_file_that_is_not_one_counts_as_stopped(idle: Sandbox) -> None:
@@ -241,10 +210,10 @@ def test_a_frozen_server_is_not_called_running(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("name", ["postgresql", "mariadb"])
-def test_a_wrong_password_is_refused(sandbox: Sandbox, script: ModuleType, name: str) -> None:
+def test_a_wrong_password_is_refused(sandbox: Sandbox, name: str) -> None:
     sandbox.running(name)
-    site = script.site_of(script.SERVICES[name])
-    assert script.SERVICES[name].probe(site)
+    site = sandbox.site(name)
+    assert site.service.probe(site)
 
     wrong = "--password=wrong"
     port = f"--port={site.port}"
@@ -252,7 +221,7 @@ def test_a_wrong_password_is_refused(sandbox: Sandbox, script: ModuleType, name:
         "postgresql": ("psql", site.url.replace(":migrator@", ":wrong@"), "-c", "SELECT 1"),
         "mariadb": ("mariadb", "-h127.0.0.1", port, "-umigrator", wrong, "-e", "SELECT 1"),
     }[name]
-    assert script.ask(site, *refused) is None
+    assert services.ask(site, *refused) is None
 
 
 @pytest.mark.parametrize(
@@ -264,7 +233,6 @@ def test_a_wrong_password_is_refused(sandbox: Sandbox, script: ModuleType, name:
     ],
 )
 def test_a_missing_program_comes_with_the_way_to_get_it(
-    script: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -273,36 +241,15 @@ def test_a_missing_program_comes_with_the_way_to_get_it(
 ) -> None:
     monkeypatch.setenv("MIGRATOR_SERVICES_DIR", str(tmp_path))
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(script, "folders", list)
+    monkeypatch.setattr(services, "folders", list)
 
-    assert script.main(["up", name]) == 1
+    assert services.main(["up", name]) == 1
 
     said = capsys.readouterr()
     assert said.out == ""
     assert len(said.err.splitlines()) == 1
     assert name in said.err
     assert advice in said.err
-
-
-def test_a_missing_program_does_not_keep_the_others_down(
-    sandbox: Sandbox,
-    script: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    sandbox.running("postgresql")
-    sandbox.run("down", "postgresql", "mariadb")
-    find = script.find
-    monkeypatch.setattr(
-        script, "find", lambda name, *rest: None if name == "mariadbd" else find(name, *rest)
-    )
-
-    assert script.main(["up", "mariadb", "postgresql"]) == 1
-
-    said = capsys.readouterr()
-    assert "mariadbd not found" in said.err
-    assert "started" in said.out
-    assert sandbox.look("postgresql")["state"] == "running"
 
 
 def test_a_folder_the_servers_account_cannot_reach_is_replaced(
@@ -340,3 +287,50 @@ def test_an_unknown_name_is_a_usage_error(sandbox: Sandbox) -> None:
     assert done.returncode == 2
     assert "oracle" in done.stderr
     assert "postgresql, mariadb, mongodb" in done.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_after_a_kill_it_comes_up_and_goes_down_alone(sandbox: Sandbox, name: str) -> None:
+    killed = sandbox.running(name)["pid"]
+    processes = [killed, *services.descendants(killed)]
+    others = {n: sandbox.look(n)["pid"] for n in NAMES if n != name}
+
+    assert sandbox.run("kill", name).returncode == 0
+    assert not any(map(alive, processes))
+    assert sandbox.look(name)["state"] == "stopped"
+
+    again = sandbox.running(name)["pid"]
+    assert again != killed
+
+    done = sandbox.run("down", name)
+    assert done.returncode == 0
+    assert str(again) in done.stdout
+    assert not alive(again)
+    assert sandbox.run("status", name).returncode == 1
+    assert {n: sandbox.look(n)["pid"] for n in others} == others
+    assert sandbox.run("down", name).returncode == 0
+
+
+def test_up_goes_past_a_stale_pid_and_a_missing_program(
+    sandbox: Sandbox,
+    stranger: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    home = sandbox.running("postgresql")["home"]
+    sandbox.run("down", "postgresql", "mariadb")
+    Path(home, "pid").write_text(f"{stranger.pid}\n")
+    find = services.find
+    monkeypatch.setattr(
+        services, "find", lambda name, *rest: None if name == "mariadbd" else find(name, *rest)
+    )
+
+    with patch.dict(os.environ, sandbox.env):
+        assert services.main(["up", "mariadb", "postgresql"]) == 1
+
+    said = capsys.readouterr()
+    assert "mariadbd not found" in said.err
+    assert "started" in said.out
+    assert sandbox.look("postgresql")["state"] == "running"
+    assert sandbox.look("postgresql")["pid"] != stranger.pid
+    assert stranger.poll() is None

@@ -1,0 +1,430 @@
+"""The control database: SQLite beside the project by default, PostgreSQL by URL.
+
+Everything here is written in short transactions of its own. Changes of a run's phase are
+compare-and-sets, so that two processes never both believe that they made one (R13).
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import platform
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine, RowMapping
+
+from migrator.errors import Failed, Refused, Terminal, Transient
+from migrator.model.phase import Phase
+from migrator.state import tables as t
+
+HEAD = "0001"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One execution of a plan. ``primary`` is ``source`` or ``target``."""
+
+    id: str
+    env: str
+    revision: str
+    fingerprint: str
+    plan: str
+    phase: Phase
+    primary: str
+    epoch: int
+    started: float
+    changed: float
+
+
+@dataclass(frozen=True)
+class Task:
+    """One range of work with its checkpoint: all before ``position`` is durable in the target.
+
+    ``intent`` are the counts of the page being written; a resumed run takes them over, since
+    what was new before the crash looks like an old block afterwards.
+    """
+
+    move: int
+    work: str
+    number: int
+    range: object
+    position: object = None
+    done: bool = False
+    counts: Mapping[str, int] = field(default_factory=dict)
+    intent: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """A block that could not be written, and why."""
+
+    move: int
+    key: str
+    shown: str
+    path: str
+    reason: str
+    at: float
+
+
+class Control:
+    """An open control database."""
+
+    def __init__(self, engine: Engine, env: str) -> None:
+        self.engine = engine
+        self.env = env
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A short transaction; driver errors come out translated."""
+        try:
+            with self.engine.begin() as connection:
+                yield connection
+        except sa.exc.DBAPIError as error:
+            raise translate(error) from None
+
+    # ------------------------------------------------------------------ runs
+
+    def start(
+        self, revision: str, fingerprint: str, plan: str, moves: Sequence[tuple[str, str, str]]
+    ) -> Run:
+        """Register a run with its moves (class, source, target), all or nothing.
+
+        Raises Refused where a class has an unfinished move already.
+        """
+        now = time.time()
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+        run = Run(
+            f"{revision}-{stamp}-{secrets.token_hex(2)}", self.env, revision, fingerprint, plan,
+            Phase.PLANNED, "source", 1, now, now,
+        )  # fmt: skip
+        with self.transaction() as c:
+            if c.dialect.name == "sqlite":
+                c.exec_driver_sql("DELETE FROM migrator_move WHERE run = ''")  # take the lock now
+            else:
+                c.execute(sa.text("LOCK TABLE migrator_move IN EXCLUSIVE MODE"))
+            for cls, *sides in moves:
+                self._refuse_second(c, cls, sides)
+            c.execute(t.run.insert().values(**_run_row(run)))
+            c.execute(
+                t.move.insert(),
+                [
+                    {"run": run.id, "number": i, "cls": cls, "source": s, "target": g, "open": True}
+                    for i, (cls, s, g) in enumerate(moves)
+                ],
+            )
+        self.record(run.id, "started", revision=revision)
+        return run
+
+    def _refuse_second(self, c: Connection, cls: str, sides: Sequence[str]) -> None:
+        others = c.execute(
+            sa.select(t.move.c.run, t.move.c.cls, t.run.c.revision)
+            .join(t.run, t.run.c.id == t.move.c.run)
+            .where(
+                t.move.c.open,
+                t.run.c.env == self.env,
+                (t.move.c.cls == cls) | t.move.c.source.in_(sides) | t.move.c.target.in_(sides),
+            )
+        ).first()
+        if others is not None:
+            raise Refused(
+                f"{others.cls} is in an unfinished move (revision {others.revision})",
+                hint=f"finish it first: migrator finish {others.revision}, "
+                f"or leave it: migrator abort {others.revision}",
+            )
+
+    def runs(self, revision: str | None = None) -> list[Run]:
+        """The runs of this environment, oldest first."""
+        query = (
+            sa.select(t.run).where(t.run.c.env == self.env).order_by(t.run.c.started, t.run.c.id)
+        )
+        if revision is not None:
+            query = query.where(t.run.c.revision == revision)
+        with self.transaction() as c:
+            return [_run(row) for row in c.execute(query).mappings()]
+
+    def run(self, name: str) -> Run:
+        """The latest run of a revision, or the run of this id. Raises Refused for none."""
+        with self.transaction() as c:
+            row = (
+                c.execute(
+                    sa.select(t.run)
+                    .where(t.run.c.env == self.env)
+                    .where((t.run.c.id == name) | (t.run.c.revision == name))
+                    .order_by(t.run.c.started.desc(), t.run.c.id.desc())
+                )
+                .mappings()
+                .first()
+            )
+        if row is None:
+            raise Refused(
+                f"there is no run of {name} in environment {self.env}",
+                hint="see what there is: migrator status",
+            )
+        return _run(row)
+
+    def advance(self, run: Run, phase: Phase, *, primary: str | None = None) -> Run:
+        """Take a run to another phase: a compare-and-set on phase and epoch (R13).
+
+        A change of primary raises the epoch. Raises Refused where somebody else moved the run.
+        """
+        side = primary or run.primary
+        epoch = run.epoch + (side != run.primary)
+        with self.transaction() as c:
+            changed = c.execute(
+                t.run.update()
+                .where(
+                    t.run.c.id == run.id,
+                    t.run.c.phase == run.phase.value,
+                    t.run.c.epoch == run.epoch,
+                )
+                .values(phase=phase.value, primary_side=side, epoch=epoch, changed=time.time())
+            ).rowcount
+            if changed != 1:
+                raise Refused(
+                    f"run {run.id} is no longer {run.phase.words}: somebody else moved it",
+                    hint="look at it again: migrator status",
+                )
+            if phase.ended:
+                c.execute(t.move.update().where(t.move.c.run == run.id).values(open=False))
+        self.record(run.id, phase.value, primary=side, epoch=epoch)
+        return self.run(run.id)
+
+    # ------------------------------------------------------------------ tasks
+
+    def tasks(self, run: str, move: int, work: str) -> list[Task]:
+        """The tasks of a piece of work; none where the list was never written whole (C18)."""
+        with self.transaction() as c:
+            rows = list(
+                c.execute(
+                    sa.select(t.task)
+                    .where(t.task.c.run == run, t.task.c.move == move, t.task.c.work == work)
+                    .order_by(t.task.c.number)
+                ).mappings()
+            )
+        if rows and len(rows) != rows[0]["of"]:
+            raise Terminal(
+                f"the list of ranges of {run} holds {len(rows)} of {rows[0]['of']}",
+                hint="the control database was damaged: restore it, or abort the run",
+            )
+        return [_task(row) for row in rows]
+
+    def plan_tasks(self, run: str, move: int, work: str, ranges: Sequence[object]) -> list[Task]:
+        """Write the list of ranges, whole or not at all, in place of an older one."""
+        with self.transaction() as c:
+            c.execute(
+                t.task.delete().where(
+                    t.task.c.run == run, t.task.c.move == move, t.task.c.work == work
+                )
+            )
+            c.execute(
+                t.task.insert(),
+                [
+                    {
+                        "run": run, "move": move, "work": work, "number": i, "of": len(ranges),
+                        "range": json.dumps(range_), "position": "null", "done": False,
+                        "counts": "{}", "intent": None,
+                    }
+                    for i, range_ in enumerate(ranges)
+                ],
+            )  # fmt: skip
+        return self.tasks(run, move, work)
+
+    def checkpoint(self, run: str, task: Task) -> None:
+        """Note how far a task is. Call it only after the target holds everything before."""
+        self._save_task(
+            run,
+            task,
+            position=json.dumps(task.position),
+            done=task.done,
+            counts=json.dumps(dict(task.counts)),
+            intent=None,
+        )
+
+    def intend(self, run: str, task: Task, counts: Mapping[str, int]) -> None:
+        """Note what the page about to be written will do."""
+        self._save_task(run, task, intent=json.dumps(dict(counts)))
+
+    def _save_task(self, run: str, task: Task, **values: object) -> None:
+        with self.transaction() as c:
+            c.execute(
+                t.task.update()
+                .where(
+                    t.task.c.run == run,
+                    t.task.c.move == task.move,
+                    t.task.c.work == task.work,
+                    t.task.c.number == task.number,
+                )
+                .values(**values)
+            )
+
+    # ------------------------------------------------------------------ quarantine
+
+    def set_aside(self, run: str, item: Quarantined) -> None:
+        """Put a block into quarantine; once more is the same as once."""
+        with self.transaction() as c:
+            key = item.key
+            c.execute(_quarantine_of(run, item.move, key))
+            c.execute(t.quarantine.insert().values(run=run, **item.__dict__))
+
+    def take_up(self, run: str, move: int, key: str) -> None:
+        """Take a block out of quarantine."""
+        with self.transaction() as c:
+            c.execute(_quarantine_of(run, move, key))
+
+    def quarantined(self, run: str) -> list[Quarantined]:
+        """The blocks in quarantine, oldest first."""
+        query = sa.select(t.quarantine).where(t.quarantine.c.run == run)
+        with self.transaction() as c:
+            rows = c.execute(query.order_by(t.quarantine.c.at, t.quarantine.c.key)).mappings()
+            return [Quarantined(**{k: v for k, v in row.items() if k != "run"}) for row in rows]
+
+    # ------------------------------------------------------------------ log and stamps
+
+    def record(self, run: str, event: str, **detail: object) -> None:
+        """Append to the log of a run: who, on which host, in which job, what."""
+        job = next((os.environ[name] for name in _JOBS if os.environ.get(name)), "")
+        with self.transaction() as c:
+            c.execute(
+                t.log.insert().values(
+                    run=run, at=time.time(), who=_user(), host=platform.node(), job=job,
+                    event=event, detail=json.dumps(detail, default=str),
+                )
+            )  # fmt: skip
+
+    def events(self, run: str) -> list[dict[str, object]]:
+        """The log of a run, oldest first."""
+        with self.transaction() as c:
+            rows = c.execute(sa.select(t.log).where(t.log.c.run == run).order_by(t.log.c.id))
+            return [{**row, "detail": json.loads(row["detail"])} for row in rows.mappings()]
+
+    def stamps(self) -> set[str]:
+        """Revisions whose data was moved by hand."""
+        with self.transaction() as c:
+            query = sa.select(t.stamp.c.revision).where(t.stamp.c.env == self.env)
+            return set(c.execute(query).scalars())
+
+    def stamp(self, revision: str) -> None:
+        """Note that a revision's data was moved by hand; once more is the same as once."""
+        if revision in self.stamps():
+            return
+        with self.transaction() as c:
+            c.execute(t.stamp.insert().values(env=self.env, revision=revision, at=time.time()))
+
+
+_JOBS = ("MIGRATOR_JOB", "GITHUB_RUN_ID", "CI_JOB_ID", "BUILD_ID")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())
+
+
+def _quarantine_of(run: str, move: int, key: str) -> sa.Delete:
+    q = t.quarantine
+    return q.delete().where(q.c.run == run, q.c.move == move, q.c.key == key)
+
+
+def _run_row(run: Run) -> dict[str, object]:
+    row = dict(run.__dict__)
+    return {**row, "phase": run.phase.value, "primary_side": row.pop("primary")} | {
+        k: v for k, v in row.items() if k not in ("primary", "phase")
+    }
+
+
+def _run(row: RowMapping) -> Run:
+    values = dict(row)
+    values["primary"] = values.pop("primary_side")
+    values["phase"] = Phase(values["phase"])
+    return Run(**values)
+
+
+def _task(row: RowMapping) -> Task:
+    return Task(
+        row["move"],
+        row["work"],
+        row["number"],
+        json.loads(row["range"]),
+        json.loads(row["position"]),
+        row["done"],
+        json.loads(row["counts"]),
+        None if row["intent"] is None else json.loads(row["intent"]),
+    )
+
+
+def translate(error: sa.exc.DBAPIError) -> Failed:
+    """An error of the control database as one of ours."""
+    text = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
+    where = "control database"
+    if isinstance(error, sa.exc.OperationalError) and (
+        error.connection_invalidated or "locked" in text or "connect" in text
+    ):
+        return Transient(text, where=where, unknown=True)
+    hint = "free disk space, then run the same command again" if "full" in text else ""
+    return Terminal(text, where=where, hint=hint)
+
+
+def open_control(url: str, env: str, *, read_only: bool = False) -> Control:
+    """Open the control database of an environment and bring its tables up to date.
+
+    Raises Refused where a newer version of Migrator made them (C58).
+    """
+    parsed = sa.make_url(url)
+    if parsed.drivername == "postgresql":
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    arguments: dict[str, object] = {}
+    if parsed.get_backend_name() == "sqlite":
+        arguments = {"timeout": 30}
+        if parsed.database:
+            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = sa.create_engine(parsed, connect_args=arguments, pool_pre_ping=True)
+    if engine.dialect.name == "sqlite":
+        sa.event.listen(engine, "connect", _set_up_sqlite)
+    control = Control(engine, env)
+    with control.transaction() as c:
+        found = _version(c)
+        if found is not None and found > HEAD:
+            raise Refused(
+                f"the control database has version {found}; this Migrator knows {HEAD}",
+                hint="use the newer Migrator; nothing was changed",
+            )
+    if found != HEAD:
+        _upgrade(control)
+    return control
+
+
+def _set_up_sqlite(connection: object, _record: object) -> None:
+    cursor = cast("sa.engine.interfaces.DBAPIConnection", connection).cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.close()
+
+
+def _version(c: Connection) -> str | None:
+    if not sa.inspect(c).has_table("migrator_state_version"):
+        return None
+    row = c.execute(sa.text("SELECT version_num FROM migrator_state_version")).first()
+    return None if row is None else str(row[0])
+
+
+def _upgrade(control: Control) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "schema"))
+    with control.transaction() as c:
+        config.attributes["connection"] = c
+        command.upgrade(config, "head")

@@ -1,0 +1,190 @@
+"""The expiring lease that keeps two processes off one run (R13, R14).
+
+A holder counts its time from before it asked; a waiter takes over only after it saw the
+renewal counter stand still for a whole duration on its own clock. No two machines' clocks are
+compared. A holder on this very host whose process is gone is succeeded at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from migrator.errors import Interrupted, MigratorError, Refused
+from migrator.state import tables as t
+from migrator.state.control import Control
+
+SECONDS = 15.0
+
+
+def boot_clock() -> float:
+    """Seconds since boot, suspended time included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _started(pid: int) -> str:
+    """When a process began, in clock ticks since boot; empty where there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[19]
+
+
+def _me() -> str:
+    pid = os.getpid()
+    return json.dumps({"boot": _boot_id(), "pid": pid, "started": _started(pid)})
+
+
+def _is_gone(holder: str) -> bool:
+    """Whether the holder is a process of this boot of this host that has ended."""
+    who = json.loads(holder)
+    return bool(who["boot"] == _boot_id() and _started(who["pid"]) != who["started"])
+
+
+class Lease:
+    """A lease held by this process while the ``with`` block runs.
+
+    Raises Refused where another holds it and lives. ``check`` raises Interrupted once the lease
+    can no longer be relied on.
+    """
+
+    def __init__(
+        self,
+        control: Control,
+        name: str,
+        *,
+        seconds: float = SECONDS,
+        clock: Callable[[], float] = boot_clock,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._control = control
+        self._name = name
+        self._seconds = seconds
+        self._clock = clock
+        self._sleep = sleep
+        self._holder = _me()
+        self._pid = os.getpid()
+        self._generation = 0
+        self._until = 0.0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Lease:
+        self._acquire()
+        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        try:
+            with self._control.transaction() as c:
+                c.execute(t.lease.delete().where(*self._mine()))
+        except MigratorError:
+            pass  # it runs out by itself
+
+    def check(self) -> None:
+        """Raise Interrupted where this process may no longer act for the run."""
+        if os.getpid() != self._pid or self._clock() >= self._until:
+            raise Interrupted(
+                f"the lease on {self._name} ran out before it could be renewed",
+                hint="nothing is lost: run the same command again",
+            )
+
+    def _mine(self) -> tuple[sa.ColumnElement[bool], ...]:
+        lease = t.lease.c
+        return lease.name == self._name, lease.generation == self._generation
+
+    def _acquire(self) -> None:
+        watched: tuple[int, int] | None = None
+        since = self._clock()
+        while True:
+            asked = self._clock()
+            with self._control.transaction() as c:
+                row = c.execute(sa.select(t.lease).where(t.lease.c.name == self._name)).first()
+                if row is None:
+                    taken = self._insert(c)
+                elif _is_gone(row.holder) or (
+                    watched == (row.generation, row.counter) and asked - since >= row.seconds
+                ):
+                    taken = self._succeed(c, row.generation, row.counter)
+                else:
+                    taken = False
+            if taken:
+                self._until = asked + self._seconds
+                return
+            if row is not None:
+                self._refuse_if_alive(row, watched)
+                if watched != (row.generation, row.counter):
+                    watched, since = (row.generation, row.counter), asked
+            self._sleep(min(1.0, self._seconds / 5))
+
+    def _refuse_if_alive(self, row: sa.Row[tuple[object, ...]], watched: object) -> None:
+        who = json.loads(row.holder)
+        here = who["boot"] == _boot_id()
+        if here or (watched is not None and watched != (row.generation, row.counter)):
+            place = f"process {who['pid']} on this host" if here else "a process on another host"
+            raise Refused(
+                f"{self._name} is in the hands of {place}",
+                hint="wait until it has ended, or stop it; then run the same command again",
+            )
+
+    def _insert(self, c: sa.Connection) -> bool:
+        self._generation = 1
+        try:
+            with c.begin_nested():
+                c.execute(
+                    t.lease.insert().values(
+                        name=self._name, holder=self._holder, generation=1, counter=0,
+                        seconds=self._seconds,
+                    )
+                )  # fmt: skip
+        except sa.exc.IntegrityError:
+            return False
+        return True
+
+    def _succeed(self, c: sa.Connection, generation: int, counter: int) -> bool:
+        lease = t.lease
+        self._generation = generation + 1
+        return bool(
+            c.execute(
+                lease.update()
+                .where(
+                    lease.c.name == self._name,
+                    lease.c.generation == generation,
+                    lease.c.counter == counter,
+                )
+                .values(
+                    holder=self._holder, generation=generation + 1, counter=0,
+                    seconds=self._seconds,
+                )
+            ).rowcount
+        )  # fmt: skip
+
+    def _renew(self) -> None:
+        while not self._stop.wait(self._seconds / 5):
+            asked = self._clock()
+            try:
+                with self._control.transaction() as c:
+                    renewed = c.execute(
+                        t.lease.update().where(*self._mine()).values(counter=t.lease.c.counter + 1)
+                    ).rowcount
+            except MigratorError:
+                continue  # the lease runs on until it ends; the next renewal may get through
+            if not renewed:
+                self._until = 0.0
+                return
+            self._until = asked + self._seconds

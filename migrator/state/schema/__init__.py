@@ -1,0 +1,1 @@
+"""Alembic's environment for the control database: revisions of our own tables."""

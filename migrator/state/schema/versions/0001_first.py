@@ -1,0 +1,79 @@
+"""The first tables of the control database."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision = "0001", None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "migrator_run",
+        sa.Column("id", sa.String(80), primary_key=True),
+        sa.Column("env", sa.String(80), nullable=False),
+        sa.Column("revision", sa.String(80), nullable=False),
+        sa.Column("fingerprint", sa.String(64), nullable=False),
+        sa.Column("plan", sa.Text, nullable=False),
+        sa.Column("phase", sa.String(20), nullable=False),
+        sa.Column("primary_side", sa.String(10), nullable=False),
+        sa.Column("epoch", sa.Integer, nullable=False),
+        sa.Column("started", sa.Float, nullable=False),
+        sa.Column("changed", sa.Float, nullable=False),
+    )
+    op.create_table(
+        "migrator_move",
+        sa.Column("run", sa.String(80), primary_key=True),
+        sa.Column("number", sa.Integer, primary_key=True),
+        sa.Column("cls", sa.String(200), nullable=False),
+        sa.Column("source", sa.Text, nullable=False),
+        sa.Column("target", sa.Text, nullable=False),
+        sa.Column("open", sa.Boolean, nullable=False),
+    )
+    op.create_table(
+        "migrator_task",
+        sa.Column("run", sa.String(80), primary_key=True),
+        sa.Column("move", sa.Integer, primary_key=True),
+        sa.Column("work", sa.String(20), primary_key=True),
+        sa.Column("number", sa.Integer, primary_key=True),
+        sa.Column("of", sa.Integer, nullable=False),
+        sa.Column("range", sa.Text, nullable=False),
+        sa.Column("position", sa.Text, nullable=False),
+        sa.Column("done", sa.Boolean, nullable=False),
+        sa.Column("counts", sa.Text, nullable=False),
+        sa.Column("intent", sa.Text),
+    )
+    op.create_table(
+        "migrator_log",
+        sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("run", sa.String(80), nullable=False, index=True),
+        sa.Column("at", sa.Float, nullable=False),
+        sa.Column("who", sa.String(200), nullable=False),
+        sa.Column("host", sa.String(200), nullable=False),
+        sa.Column("job", sa.String(200), nullable=False),
+        sa.Column("event", sa.String(80), nullable=False),
+        sa.Column("detail", sa.Text, nullable=False),
+    )
+    op.create_table(
+        "migrator_quarantine",
+        sa.Column("run", sa.String(80), primary_key=True),
+        sa.Column("move", sa.Integer, primary_key=True),
+        sa.Column("key", sa.String(700), primary_key=True),
+        sa.Column("shown", sa.Text, nullable=False),
+        sa.Column("path", sa.Text, nullable=False),
+        sa.Column("reason", sa.Text, nullable=False),
+        sa.Column("at", sa.Float, nullable=False),
+    )
+    op.create_table(
+        "migrator_lease",
+        sa.Column("name", sa.String(200), primary_key=True),
+        sa.Column("holder", sa.Text, nullable=False),
+        sa.Column("generation", sa.Integer, nullable=False),
+        sa.Column("counter", sa.Integer, nullable=False),
+        sa.Column("seconds", sa.Float, nullable=False),
+    )
+    op.create_table(
+        "migrator_stamp",
+        sa.Column("env", sa.String(80), primary_key=True),
+        sa.Column("revision", sa.String(80), primary_key=True),
+        sa.Column("at", sa.Float, nullable=False),
+    )
