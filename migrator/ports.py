@@ -231,13 +231,15 @@ class Store(Protocol):
 class StoreSettings:
     """What settings say of a store. ``options`` are checked by the store's module.
 
-    ``password`` is a function: the secret is fetched anew for every connection and never kept.
+    ``url`` holds no password, ``root`` is the folder that relative paths start from.
+    ``secret`` is a function: the password is fetched anew for every connection and never kept.
     ``sibling`` opens another store of the same environment, for schemas taken from there.
     """
 
     name: str
     url: str
-    options: Mapping[str, object] = field(default_factory=dict)
+    # Options may hold secrets (the password of a client key), hence no repr.
+    options: Mapping[str, object] = field(default_factory=dict, repr=False)
     secret: Secret | None = None
     sibling: Sibling | None = None
     root: str = "."
