@@ -81,10 +81,11 @@ def _has_bare_empty(name: str) -> bool:
 def lookup(value: object, steps: Sequence[Step]) -> object:
     """The value at a path. Raises KeyError where there is none."""
     for step in steps:
-        if (type(step) is str and type(value) is dict and step in value) or (
-            type(step) is int and type(value) is list and step < len(value)
-        ):
-            value = value[step]
+        if type(step) is int:
+            there = type(value) is list and 0 <= step < len(value)
         else:
+            there = type(value) is dict and step in value
+        if not there:
             raise KeyError(format_path(steps))
+        value = value[step]  # type: ignore[index]
     return value

@@ -1,0 +1,25 @@
+"""Evolutions: changes of shape with their way back (lenses on aggregates).
+
+An evolution is data: a frozen object with a readable repr and a one-line ``describe()``. It
+says by ``laws`` whether what went forward comes back, and whether what was written after the
+cut-over survives a rollback. Paths are access paths; ``*`` stands for every field of a record
+and ``[*]`` for every element of a list.
+"""
+
+from migrator.model.evolution.base import KEPT, Evolution, Law, Laws
+from migrator.model.evolution.fields import AddDefault, Drop, MoveField, Nest, Rename, Unnest
+from migrator.model.evolution.identity import ChangeId
+
+__all__ = [
+    "KEPT",
+    "AddDefault",
+    "ChangeId",
+    "Drop",
+    "Evolution",
+    "Law",
+    "Laws",
+    "MoveField",
+    "Nest",
+    "Rename",
+    "Unnest",
+]
