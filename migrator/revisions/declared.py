@@ -1,0 +1,154 @@
+"""What can be told of a move from its declaration alone: types, rules and paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from migrator.errors import MigratorError, Refused
+from migrator.model.evolution.base import Evolution
+from migrator.model.move import At, Layout, Move, Tables
+from migrator.model.path import parse_path
+from migrator.model.rules import parse_pattern
+
+_CLASS = re.compile(r"[^\s/:*\[\]\\]+")
+
+
+def check_move(move: Move, where: str) -> None:
+    """Check a move as far as its script alone tells. Raises Refused that begins with ``where``."""
+
+    def refuse(what: str, hint: str = "") -> Refused:
+        named = f"move of {move.cls}: " if isinstance(move.cls, str) else ""
+        return Refused(f"{named}{what}", where=where, hint=hint)
+
+    if not isinstance(move.cls, str) or not _CLASS.fullmatch(move.cls):
+        raise refuse(f"{move.cls!r} is no class name", 'a move looks like  Move("Game", ...)')
+    if not isinstance(move.target, At):
+        raise refuse("target must be At(...)")
+    if move.source is not None and not isinstance(move.source, At):
+        raise refuse("source must be At(...), or be left out")
+    for at, side in ((move.source, "source"), (move.target, "target")):
+        if at is not None:
+            _check_at(at, side, refuse)
+            _quote(lambda at=at: at.rules(move.cls), refuse)  # type: ignore[misc]
+    _check_texts(move, refuse)
+    _check_evolve(move, refuse)
+    if move.source is not None:
+        check_ways(move.cls, move.source, move.target, where)
+
+
+def check_ways(cls: str, source: At, target: At, where: str) -> None:
+    """Refuse a move onto itself: finishing it would drop the only copy.
+
+    Two layouts that differ may share a name (an item collection beside items), so whether they
+    meet physically is for the plan to find.
+    """
+    same = (source.store, source.collection) == (target.store, target.collection)
+    if same and (None in (source.layout, target.layout) or source.layout == target.layout):
+        raise Refused(
+            f"move of {cls}: source and target are the same collection, {target}",
+            where=where,
+            hint="give the target a name of its own",
+        )
+
+
+def check_stores(moves: Collection[Move], known: Collection[str], where: str) -> None:
+    """Refuse a store that the settings do not name."""
+    for move in moves:
+        for at in (move.source, move.target):
+            for store in _stores_of(at) if at is not None else ():
+                if store not in known:
+                    raise Refused(
+                        f"move of {move.cls}: {store!r} is no store of the settings",
+                        where=where,
+                        hint=f"known: {', '.join(sorted(known)) or 'none'}",
+                    )
+
+
+def all_tables(tables: Tables) -> Iterator[Tables]:
+    """A table and all below it."""
+    yield tables
+    for below in tables.children.values():
+        yield from all_tables(below)
+
+
+def _stores_of(at: At) -> Iterator[str]:
+    yield at.store
+    if at.tables is not None:
+        for table in all_tables(at.tables):
+            if table.like is not None:
+                yield table.like
+
+
+def _check_at(at: At, side: str, refuse: Callable[..., Refused]) -> None:
+    if not isinstance(at.store, str) or not at.store:
+        raise refuse(f"the store of the {side} must be a name")
+    if not isinstance(at.collection, str) or not at.collection:
+        raise refuse(f"the collection of the {side} must be a name or tables(...)")
+    rules = at.representation
+    if not all(isinstance(rule, str) for rule in rules):
+        raise refuse(f"the representation of the {side} must be a list of rules")
+    if len(rules) > 1 and all(len(rule) == 1 for rule in rules):
+        # A text is a sequence too: of its letters.
+        raise refuse(
+            f"the representation of the {side} is a text",
+            f'write a list:  representation=["{"".join(rules)}"]',
+        )
+    if at.layout is not None and not isinstance(at.layout, Layout):
+        raise refuse(f"the layout of the {side} must be a name or a layout with options")
+    for table in all_tables(at.tables) if at.tables is not None else ():
+        if not isinstance(table.table, str) or not table.table:
+            raise refuse(f"tables(...) of the {side} needs the name of a table")
+        for field, below in table.children.items():
+            if not isinstance(below, Tables):
+                raise refuse(f"{field} of table {table.table} must be tables(...)")
+
+
+def _check_texts(move: Move, refuse: Callable[..., Refused]) -> None:
+    if not isinstance(move.references, Mapping):
+        raise refuse('references must map paths to classes, as  {"firstPlayer": "Player"}')
+    for path, cls in move.references.items():
+        _check_pattern(path, "references", refuse)
+        if not isinstance(cls, str) or not _CLASS.fullmatch(cls.removesuffix(":")):
+            raise refuse(f"references: {path} refers to {cls!r}, which is no class name")
+    if isinstance(move.sensitive, str) or not isinstance(move.sensitive, Collection):
+        raise refuse("sensitive must be a list of paths")
+    for path in move.sensitive:
+        _check_pattern(path, "sensitive", refuse)
+    if move.oversize not in ("refuse", "quarantine"):
+        raise refuse(f"oversize is {move.oversize!r}", 'it is "refuse" or "quarantine"')
+    if move.identifier is not None:
+        if not isinstance(move.identifier, str):
+            raise refuse("identifier must be a path")
+        try:
+            parse_path(move.identifier)
+        except ValueError as error:
+            raise refuse(f"identifier: {error}") from None
+
+
+def _check_pattern(path: object, what: str, refuse: Callable[..., Refused]) -> None:
+    if not isinstance(path, str) or not path:
+        raise refuse(f"{what}: {path!r} is no path")
+    try:
+        parse_pattern(path)
+    except ValueError as error:
+        raise refuse(f"{what}: {path!r} is no path: {error}") from None
+
+
+def _check_evolve(move: Move, refuse: Callable[..., Refused]) -> None:
+    if isinstance(move.evolve, str) or not isinstance(move.evolve, list | tuple):
+        raise refuse("evolve must be a list of evolutions")
+    for step in move.evolve:
+        if not isinstance(step, Evolution):
+            raise refuse(f"evolve holds {type(step).__name__}, which is no evolution")
+        # Some read their paths only when asked.
+        _quote(step.describe, refuse)
+
+
+def _quote(ask: Callable[[], object], refuse: Callable[..., Refused]) -> None:
+    try:
+        ask()
+    except MigratorError as error:
+        raise refuse(error.what, error.hint) from None
+    except ValueError as error:
+        raise refuse(str(error)) from None

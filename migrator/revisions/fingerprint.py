@@ -1,0 +1,54 @@
+"""A stable digest of what a script declares: its moves, not its words or comments."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+from migrator.model import canonical
+from migrator.model.move import Move
+from migrator.ports import Json
+from migrator.revisions.script import Revision
+
+
+def fingerprint(revision: Revision, moves: Sequence[Move] | None = None) -> str:
+    """The digest of a revision's moves (``moves``: with their sources filled in).
+
+    Where a script declares something of its own making, such as a function, what that does is
+    in the source text alone, and the whole text counts.
+    """
+    declared = revision.moves if moves is None else moves
+    form: Json
+    try:
+        form = [to_json(move) for move in declared]
+    except TypeError:
+        form = {"source": revision.digest}
+    data = json.dumps([revision.id, form], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(data.encode()).hexdigest()
+
+
+def to_json(value: object) -> Json:
+    """The canonical JSON of what a script declares: dataclasses by field name, values by their
+    canonical form. Raises TypeError for anything else, such as a function."""
+    if value is None or type(value) in (str, bool):
+        return value
+    if isinstance(value, Enum):
+        return {"enum": f"{type(value).__name__}.{value.name}"}
+    if isinstance(value, Mapping):
+        pairs = [[to_json(name), to_json(item)] for name, item in value.items()]
+        return {"map": sorted(pairs, key=lambda pair: json.dumps(pair[0], sort_keys=True))}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return {"set": sorted((to_json(item) for item in value), key=json.dumps)}
+    try:
+        return {"value": canonical.encode(value).hex()}
+    except TypeError:
+        pass
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [f.name for f in dataclasses.fields(value)]
+        return {type(value).__name__: {name: to_json(getattr(value, name)) for name in fields}}
+    raise TypeError(f"{type(value).__name__} has no canonical JSON")
