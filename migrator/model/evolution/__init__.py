@@ -9,17 +9,43 @@ and ``[*]`` for every element of a list.
 from migrator.model.evolution.base import KEPT, Evolution, Law, Laws
 from migrator.model.evolution.fields import AddDefault, Drop, MoveField, Nest, Rename, Unnest
 from migrator.model.evolution.identity import ChangeId
+from migrator.model.evolution.kinds import (
+    Boolean,
+    Convert,
+    Date,
+    Double,
+    Integer,
+    Number,
+    Text,
+    Timestamp,
+)
+from migrator.model.evolution.lists import ListToRecord, ListToSet, RecordToList, SetToList
+from migrator.model.evolution.texts import Join, Split
 
 __all__ = [
     "KEPT",
     "AddDefault",
+    "Boolean",
     "ChangeId",
+    "Convert",
+    "Date",
+    "Double",
     "Drop",
     "Evolution",
+    "Integer",
+    "Join",
     "Law",
     "Laws",
+    "ListToRecord",
+    "ListToSet",
     "MoveField",
     "Nest",
+    "Number",
+    "RecordToList",
     "Rename",
+    "SetToList",
+    "Split",
+    "Text",
+    "Timestamp",
     "Unnest",
 ]
