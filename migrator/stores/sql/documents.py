@@ -1,0 +1,112 @@
+"""JSON columns: nested values in, the same text out.
+
+A number that Python's float writes in the same way is a double, any other with a fraction or
+an exponent (``1.10``) is a decimal, so that each keeps its text; whole numbers are whole.
+Only what reads back equal is written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+
+from migrator.model import value as v
+from migrator.model.path import child
+from migrator.model.value import Value
+from migrator.stores.sql.unfit import Unfit
+
+
+def _number(text: str) -> Value:
+    number = float(text)
+    return number if repr(number) == text else Decimal(text)
+
+
+class _Twice(ValueError):
+    pass
+
+
+def _once(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise _Twice
+    return record
+
+
+def _refuse(word: str) -> Value:
+    raise ValueError(f"{word} is no JSON")
+
+
+_DECODER = json.JSONDecoder(
+    parse_float=_number, parse_constant=_refuse, object_pairs_hook=_once, strict=False
+)
+
+
+def read_json(text: str, system: str) -> Value:
+    """The value of a JSON text; opaque where a record has a name twice or it is no JSON."""
+    try:
+        return _DECODER.decode(text)
+    except ValueError:
+        return v.Opaque(system, "json", text.encode("utf-8", "surrogatepass"))
+
+
+def write_json(value: Value) -> str:
+    """The JSON text of a value. Raises Unfit, naming the path, for what would change."""
+    if type(value) is v.Opaque and value.kind == "json":
+        return value.data.decode("utf-8", "surrogatepass")
+    out: list[str] = []
+    _write(value, "", out)
+    return "".join(out)
+
+
+def _write(value: Value, path: str, out: list[str]) -> None:
+    kind = type(value)
+    if kind is dict:
+        record: dict[str, Value] = value  # type: ignore[assignment]
+        out.append("{")
+        for i, (name, item) in enumerate(record.items()):
+            out.append(("," if i else "") + _string(name, child(path, name)) + ":")
+            _write(item, child(path, name), out)
+        out.append("}")
+    elif kind is list:
+        out.append("[")
+        for i, item in enumerate(value):  # type: ignore[arg-type]
+            if i:
+                out.append(",")
+            _write(item, f"{path}[{i}]", out)
+        out.append("]")
+    else:
+        out.append(_scalar(value, path))
+
+
+def _scalar(value: Value, path: str) -> str:
+    if value is None:
+        return "null"
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) is int:
+        return str(value)
+    if type(value) is str:
+        return _string(value, path)
+    if type(value) is float and math.isfinite(value) and _plain(repr(value)):
+        return repr(value)
+    if type(value) is Decimal and value.is_finite():
+        text = str(value)
+        if _plain(text) and "." in text and repr(float(text)) != text:
+            return text
+    raise Unfit(f"JSON has no place for {v.kind_of(value)} as it is", path)
+
+
+def _plain(text: str) -> bool:
+    # An exponent or a negative zero would be written otherwise by the server.
+    return "e" not in text.lower() and not (text.startswith("-") and not text.strip("-0."))
+
+
+def _string(text: str, path: str) -> str:
+    if "\0" in text:
+        raise Unfit("JSON in this store can't hold U+0000", path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Unfit("the text holds an unpaired surrogate", path) from None
+    return json.dumps(text, ensure_ascii=False)

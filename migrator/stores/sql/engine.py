@@ -1,0 +1,238 @@
+"""Connections: one pool per store, each session set up the same way, each password fresh.
+
+Every session runs in UTC and UTF-8 and strict modes, so that what one path reads another path
+writes alike (hard case C25). ``reading`` gives one snapshot, ``writing`` one transaction; both
+translate the driver's errors, and the outcome of a lost commit is marked as unknown.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import Connection, Engine
+
+from migrator.errors import Terminal
+from migrator.ports import StoreSettings
+from migrator.stores.sql.errors import edge
+from migrator.stores.sql.options import Dialect, Options, dialect_of, read_options, read_url
+
+_MYSQL_MODE = (
+    "STRICT_TRANS_TABLES,STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,"
+    # Without it a key of 0 would be replaced by the next generated number.
+    "NO_AUTO_VALUE_ON_ZERO"
+)
+
+
+class Database:
+    """One relational database: its engine, dialect and options."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.name = settings.name
+        self.dialect: Dialect = dialect_of(settings)
+        self.options = read_options(settings)
+        url = read_url(settings)
+        self.file = Path(url.database or "") if self.dialect == "sqlite" else None
+        # A source that is not there must stay so; only ``create`` may make the file.
+        self.may_create = False
+        self._wal = False
+        self.engine = self._engine(url, settings)
+
+    def _engine(self, url: sa.URL, settings: StoreSettings) -> Engine:
+        args: dict[str, Any] = {}
+        if self.dialect == "sqlite":
+            args["creator"] = self._open_file
+        else:
+            args["connect_args"] = connect_args(self.dialect, self.options)
+            args["pool_pre_ping"] = True
+            args["pool_recycle"] = 1800
+        engine = sa.create_engine(
+            url,
+            pool_size=self.options.pool_size,
+            max_overflow=0,
+            poolclass=sa.QueuePool,
+            pool_timeout=60,
+            hide_parameters=True,  # values may be secret, and messages reach logs
+            **args,
+        )
+        if settings.secret is not None and self.dialect != "sqlite":
+            secret = settings.secret
+
+            @event.listens_for(engine, "do_connect")
+            def fresh_password(_d: Any, _r: Any, _args: Any, params: dict[str, Any]) -> None:
+                params["password"] = secret()
+
+        event.listen(engine, "connect", self._set_up)
+        event.listen(engine, "begin", self._begin)
+        return engine
+
+    @property
+    def absent(self) -> bool:
+        """Whether this is a file that does not exist yet."""
+        return self.file is not None and not self.file.exists()
+
+    def _open_file(self) -> sqlite3.Connection:
+        if self.file is None or (self.absent and not self.may_create):
+            raise Terminal(
+                f"there is no file {self.file}",
+                where=self.name,
+                hint="check the path in the store's url; it is relative to migrator.toml",
+            )
+        mode = "rwc" if self.may_create else "rw"
+        return sqlite3.connect(
+            f"{self.file.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=self.options.lock_timeout,
+            check_same_thread=False,
+            isolation_level=None,
+        )
+
+    def _set_up(self, connection: Any, _record: Any) -> None:
+        if self.dialect == "sqlite":
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA synchronous = FULL")
+        elif self.dialect == "postgresql":
+            from migrator.stores.sql.postgresql import load_exactly
+
+            load_exactly(connection)
+            connection.autocommit = True
+            connection.execute(_postgresql_session(self.options))
+            connection.autocommit = False
+        else:
+            with connection.cursor() as cursor:
+                for statement in _mysql_session(self.options, connection.server_version):
+                    cursor.execute(statement)
+
+    def _begin(self, connection: Connection) -> None:
+        if self.dialect != "sqlite":
+            return
+        # The driver itself would begin only at the first change: reads were no snapshot.
+        write = connection.get_execution_options().get("migrator_write")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    @contextmanager
+    def reading(self, where: str = "") -> Iterator[Connection]:
+        """A connection whose reads see one snapshot."""
+        with edge(where or self.name), self.engine.connect() as connection:
+            if self.dialect == "postgresql":
+                connection = connection.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def writing(self, where: str = "", *, foreign_keys: bool = True) -> Iterator[Connection]:
+        """A connection in one transaction, committed durably at the end.
+
+        ``foreign_keys=False`` puts off SQLite's checks, for tables that refer to others not
+        filled yet; other systems ignore it.
+        """
+        with edge(where or self.name, writing=True), self.engine.connect() as connection:
+            if self.dialect == "sqlite":
+                connection = connection.execution_options(migrator_write=True)
+                raw: Any = connection.connection.driver_connection
+                if not self._wal:
+                    raw.execute("PRAGMA journal_mode = WAL")
+                    self._wal = True
+                raw.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
+            try:
+                with connection.begin():
+                    yield connection
+            finally:
+                if self.dialect == "sqlite" and not foreign_keys and not connection.closed:
+                    raw.execute("PRAGMA foreign_keys = ON")
+
+    def close(self) -> None:
+        """Give back all connections."""
+        self.engine.dispose()
+
+
+def connect_args(dialect: Dialect, options: Options) -> dict[str, Any]:
+    """What the driver's ``connect`` takes beside address and user."""
+    if dialect == "postgresql":
+        tls = {
+            name: getattr(options, name)
+            for name in ("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs")
+            if getattr(options, name) is not None
+        }
+        return {
+            "connect_timeout": options.connect_timeout,
+            "application_name": options.application_name,
+            "client_encoding": "utf8",
+            "keepalives_idle": 30,
+            **tls,
+        }
+    from migrator.stores.sql.mysql import CONVERSIONS
+
+    args: dict[str, Any] = {
+        "charset": "utf8mb4",
+        "connect_timeout": options.connect_timeout,
+        "conv": CONVERSIONS,
+    }
+    # A request must end some time after the server gave it up (R6: request life is enforced).
+    if options.statement_timeout:
+        args["read_timeout"] = int(options.statement_timeout) + 30
+        args["write_timeout"] = int(options.statement_timeout) + 30
+    args.update(_mysql_tls(options))
+    return args
+
+
+def _mysql_tls(options: Options) -> dict[str, Any]:
+    if options.sslmode in (None, "prefer") and options.sslrootcert is None:
+        return {}
+    if options.sslmode == "disable":
+        return {"ssl_disabled": True}
+    context = ssl.create_default_context(cafile=options.sslrootcert)
+    context.check_hostname = options.sslmode in (None, "prefer", "verify-full")
+    if options.sslmode == "require" and options.sslrootcert is None:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if options.sslcert:
+        context.load_cert_chain(options.sslcert, options.sslkey)
+    return {"ssl": context}
+
+
+def _postgresql_session(options: Options) -> str:
+    settings = [
+        "SET TimeZone = 'UTC'",
+        "SET DateStyle = 'ISO, YMD'",
+        "SET IntervalStyle = 'iso_8601'",
+        "SET extra_float_digits = 1",
+        "SET bytea_output = 'hex'",
+        "SET standard_conforming_strings = on",
+        f"SET statement_timeout = {int(options.statement_timeout * 1000)}",
+        f"SET lock_timeout = {int(options.lock_timeout * 1000)}",
+        # Our writes are acknowledged by what is durable, whatever the database's default.
+        "SELECT set_config('synchronous_commit', 'on', false)"
+        " WHERE current_setting('synchronous_commit') = 'off'",
+    ]
+    if options.schema:
+        quoted = options.schema.replace('"', '""')
+        settings.append(f'SET search_path = "{quoted}"')
+    return "; ".join(settings)
+
+
+def _mysql_session(options: Options, server: object) -> list[str]:
+    mariadb = "mariadb" in str(server).lower()
+    statements = [
+        "SET NAMES utf8mb4",
+        "SET SESSION time_zone = '+00:00'",
+        f"SET SESSION sql_mode = '{_MYSQL_MODE}'",
+        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        f"SET SESSION innodb_lock_wait_timeout = {max(1, int(options.lock_timeout))}",
+        f"SET SESSION lock_wait_timeout = {max(1, int(options.lock_timeout))}",
+    ]
+    if options.statement_timeout:
+        if mariadb:
+            statements.append(f"SET SESSION max_statement_time = {options.statement_timeout}")
+        else:
+            millis = int(options.statement_timeout * 1000)
+            statements.append(f"SET SESSION max_execution_time = {millis}")
+    return statements

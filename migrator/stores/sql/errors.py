@@ -1,0 +1,220 @@
+"""The drivers' errors in the words of Migrator: transient, terminal, or one value too much.
+
+Each system is asked for its own code (SQLSTATE, error number, result code); texts are looked
+at only where a driver gives nothing else. Messages keep the server's first line, which names
+the constraint or column but no password.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+
+from sqlalchemy import exc
+
+from migrator.errors import DoesNotFit, MigratorError, Terminal, Transient
+
+
+class Sort(Enum):
+    """What an error means for the caller."""
+
+    AGAIN = "again"
+    LOST = "lost"
+    UNFIT = "unfit"
+    UNIQUE = "unique"
+    FOREVER = "forever"
+
+
+_PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@|(password=)\S+", re.IGNORECASE)
+
+_HINTS = {
+    "auth": "check user and password of the store; the password is fetched anew each time",
+    "database": "create the database, or correct its name in the store's url",
+    "table": "check the name; a target's tables are made by the phase prepared",
+    "readonly": "connect to the primary, or to a file and folder that may be written",
+    "disk": "free space on the server, then run the same command again",
+    "grant": "grant the store's user the right that is missing",
+    "unreachable": "check host, port and network; scripts/services up starts the test servers",
+    "lock": "somebody holds a lock; it is tried again, see also the option lock_timeout",
+    "time": "raise the option statement_timeout of the store, or take smaller pages",
+}
+
+# SQLSTATE prefixes, longest first: what it means and which hint helps.
+_STATES: dict[str, tuple[Sort, str]] = {
+    "08": (Sort.LOST, "unreachable"),
+    "57P01": (Sort.LOST, "unreachable"),
+    "57P02": (Sort.LOST, "unreachable"),
+    "57P03": (Sort.AGAIN, "unreachable"),
+    "57014": (Sort.AGAIN, "time"),
+    "40": (Sort.AGAIN, "lock"),
+    "55P03": (Sort.AGAIN, "lock"),
+    "53300": (Sort.AGAIN, "unreachable"),
+    "53200": (Sort.AGAIN, ""),
+    "53100": (Sort.FOREVER, "disk"),
+    "25006": (Sort.FOREVER, "readonly"),
+    "28": (Sort.FOREVER, "auth"),
+    "3D000": (Sort.FOREVER, "database"),
+    "42P01": (Sort.FOREVER, "table"),
+    "3F000": (Sort.FOREVER, "table"),
+    "42501": (Sort.FOREVER, "grant"),
+    "22": (Sort.UNFIT, ""),
+    "23505": (Sort.UNIQUE, ""),
+    "23": (Sort.UNFIT, ""),
+    "54000": (Sort.UNFIT, ""),
+}
+
+_NUMBERS: dict[int, tuple[Sort, str]] = {
+    1040: (Sort.AGAIN, "unreachable"),
+    1203: (Sort.AGAIN, "unreachable"),
+    2002: (Sort.AGAIN, "unreachable"),
+    2003: (Sort.AGAIN, "unreachable"),
+    2005: (Sort.AGAIN, "unreachable"),
+    2006: (Sort.LOST, "unreachable"),
+    2013: (Sort.LOST, "unreachable"),
+    2014: (Sort.LOST, "unreachable"),
+    1053: (Sort.LOST, "unreachable"),
+    1927: (Sort.LOST, "unreachable"),
+    0: (Sort.LOST, "unreachable"),
+    1205: (Sort.AGAIN, "lock"),
+    1213: (Sort.AGAIN, "lock"),
+    1020: (Sort.AGAIN, "lock"),
+    1969: (Sort.AGAIN, "time"),
+    3024: (Sort.AGAIN, "time"),
+    1045: (Sort.FOREVER, "auth"),
+    1698: (Sort.FOREVER, "auth"),
+    1044: (Sort.FOREVER, "grant"),
+    1142: (Sort.FOREVER, "grant"),
+    1227: (Sort.FOREVER, "grant"),
+    1049: (Sort.FOREVER, "database"),
+    1146: (Sort.FOREVER, "table"),
+    1290: (Sort.FOREVER, "readonly"),
+    1792: (Sort.FOREVER, "readonly"),
+    1836: (Sort.FOREVER, "readonly"),
+    3: (Sort.FOREVER, "disk"),
+    28: (Sort.FOREVER, "disk"),
+    1021: (Sort.FOREVER, "disk"),
+    1114: (Sort.FOREVER, "disk"),
+    1062: (Sort.UNIQUE, ""),
+    1586: (Sort.UNIQUE, ""),
+    **dict.fromkeys(
+        {1048, 1118, 1153, 1216, 1217, 1264, 1265, 1292, 1364, 1366, 1406, 1411, 1441, 1451, 1452}
+        | {1690, 3140, 3819, 4025},
+        (Sort.UNFIT, ""),
+    ),
+}
+
+_CODES: dict[str, tuple[Sort, str]] = {
+    "SQLITE_BUSY": (Sort.AGAIN, "lock"),
+    "SQLITE_LOCKED": (Sort.AGAIN, "lock"),
+    "SQLITE_FULL": (Sort.FOREVER, "disk"),
+    "SQLITE_READONLY": (Sort.FOREVER, "readonly"),
+    "SQLITE_CANTOPEN": (Sort.FOREVER, "readonly"),
+    "SQLITE_PERM": (Sort.FOREVER, "readonly"),
+    "SQLITE_NOTADB": (Sort.FOREVER, ""),
+    "SQLITE_CORRUPT": (Sort.FOREVER, ""),
+    "SQLITE_TOOBIG": (Sort.UNFIT, ""),
+    "SQLITE_MISMATCH": (Sort.UNFIT, ""),
+    "SQLITE_CONSTRAINT_UNIQUE": (Sort.UNIQUE, ""),
+    "SQLITE_CONSTRAINT_PRIMARYKEY": (Sort.UNIQUE, ""),
+    "SQLITE_CONSTRAINT": (Sort.UNFIT, ""),
+}
+
+
+@contextmanager
+def edge(where: str, *, writing: bool = False) -> Iterator[None]:
+    """Translate what the drivers raise inside; ``writing``: a lost connection leaves doubt."""
+    try:
+        yield
+    except MigratorError:
+        raise
+    except (exc.SQLAlchemyError, sqlite3.Error, UnicodeError, OverflowError) as error:
+        raise translate(error, where, writing=writing) from error
+
+
+def translate(error: Exception, where: str, *, writing: bool = False) -> MigratorError:
+    """The error of ours for one of SQLAlchemy or a driver."""
+    if isinstance(error, exc.TimeoutError):
+        return Transient(
+            "no connection became free", where=where, hint="raise the option pool_size"
+        )
+    if isinstance(error, (UnicodeError, OverflowError)):
+        return DoesNotFit(f"the driver can't send a value: {first_line(error)}", where=where)
+    origin = error.orig if isinstance(error, exc.DBAPIError) else error
+    cause = origin if isinstance(origin, Exception) else error
+    if isinstance(cause, MigratorError):
+        return cause
+    sort, hint = classify(cause)
+    text = _HINTS.get(hint, "")
+    message = first_line(cause)
+    match sort:
+        case Sort.AGAIN:
+            return Transient(message, where=where, hint=text)
+        case Sort.LOST:
+            return Transient(message, where=where, hint=text, unknown=writing)
+        case Sort.UNFIT | Sort.UNIQUE:
+            return DoesNotFit(message, where=where)
+    return Terminal(message, where=where, hint=text)
+
+
+def is_unique(error: BaseException | None) -> bool:
+    """Whether the server refused a second row with the same unique value."""
+    cause = error.orig if isinstance(error, exc.DBAPIError) else error
+    return isinstance(cause, Exception) and classify(cause)[0] is Sort.UNIQUE
+
+
+def classify(cause: Exception) -> tuple[Sort, str]:
+    """What a driver's error means, and the name of the hint that helps."""
+    number = cause.args[0] if cause.args else None
+    if isinstance(number, int):  # MySQL's number says more than the SQLSTATE it also gives
+        return _NUMBERS.get(number, (Sort.FOREVER, ""))
+    state = getattr(cause, "sqlstate", None)
+    if isinstance(state, str):
+        return _by_prefix(_STATES, state, (Sort.FOREVER, ""))
+    name = getattr(cause, "sqlite_errorname", None)
+    if isinstance(name, str) and name != "SQLITE_ERROR":
+        return _by_prefix(_CODES, name, (Sort.FOREVER, ""))
+    return _by_text(cause)
+
+
+def _by_prefix(
+    table: dict[str, tuple[Sort, str]], code: str, default: tuple[Sort, str]
+) -> tuple[Sort, str]:
+    for end in range(len(code), 1, -1):
+        if code[:end] in table:
+            return table[code[:end]]
+    return default
+
+
+def _by_text(cause: Exception) -> tuple[Sort, str]:
+    text = str(cause).lower()
+    for words, sort, hint in (
+        ("authentication failed", Sort.FOREVER, "auth"),
+        ("no password supplied", Sort.FOREVER, "auth"),
+        ("no pg_hba.conf entry", Sort.FOREVER, "auth"),
+        ("certificate", Sort.FOREVER, ""),
+        ("ssl", Sort.FOREVER, ""),
+        ('role "', Sort.FOREVER, "auth"),
+        ('database "', Sort.FOREVER, "database"),
+        ("no such table", Sort.FOREVER, "table"),
+        ("no such column", Sort.FOREVER, "table"),
+        ("bind", Sort.UNFIT, ""),
+        ("nul (0x00)", Sort.UNFIT, ""),
+    ):
+        if words in text:
+            return sort, hint
+    operational = any(kind.__name__ == "OperationalError" for kind in type(cause).__mro__)
+    if operational and not isinstance(cause, sqlite3.Error):
+        return Sort.LOST, "unreachable"
+    return Sort.FOREVER, ""
+
+
+def first_line(error: BaseException) -> str:
+    """The server's own words in one line: no details with values, no password of a URL."""
+    args = error.args
+    text = str(args[1]) if len(args) > 1 and isinstance(args[0], int) else str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    line = re.sub(r"^Duplicate entry '.*' for key", "Duplicate entry for key", lines[0])
+    return _PASSWORD.sub(lambda m: f"{m[1]}***@" if m[1] else f"{m[2]}***", line)
