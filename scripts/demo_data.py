@@ -21,11 +21,11 @@ SCHEMA = Path(__file__).with_name("demo_schema.sql")
 FIRST_NAMES = (
     "Mary Ricky Ann Johnny Sofía Łukasz Chloé Mehmet Aiko Björn Nadia Óscar Priya Tomáš Zoë "
     "Ibrahim Ingrid Paolo Grace Dmitri Yara Henrik Lucía Samuel"
-).split()  # noqa: SIM905
+)
 LAST_NAMES = (
     "Wilson Doe Smith O'Brien García Kowalska Lefèvre Yılmaz Tanaka Lindström Haddad Núñez Patel "
     "Dvořák Jansen Diallo Solberg Rossi Okafor Petrov Haddou Madsen Torres Cohen"
-).split()  # noqa: SIM905
+)
 SPELLS = ("freeze", "swap", "mirror", "double step", "fog", "second wind")
 COMMENTS = (
     "nice",
@@ -43,8 +43,9 @@ FIRST_DAY = dt.datetime(2024, 1, 6, 18, 0)
 
 def players(chance: random.Random, count: int) -> Iterator[tuple[str, str, str, int | None]]:
     """Rows of ``player``: user names are unique, one in twelve has no score yet."""
+    first_names, last_names = FIRST_NAMES.split(), LAST_NAMES.split()
     for number in range(count):
-        first, last = chance.choice(FIRST_NAMES), chance.choice(LAST_NAMES)
+        first, last = chance.choice(first_names), chance.choice(last_names)
         score = None if chance.random() < 1 / 12 else int(chance.gauss(1200, 250))
         yield f"{first.lower()}{number + 1}", first, last, score
 
