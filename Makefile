@@ -13,36 +13,45 @@ help: ## Show the targets
 
 # ------------------------------------------------------------------ setting up
 
-install: .venv/.installed ## Make .venv with the locked packages and this checkout
+install: .venv/.all ## Make .venv with this checkout and all locked packages
+
+# What the demo needs is little and quickly there; tests and tools come on top of it. The stamps
+# make a second run quick. Both locks hold setuptools, so that building this checkout fetches
+# nothing which has no hash.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'Migrator needs Python 3.11 or newer: make install PYTHON=/path/to/python3.11' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
-# The stamps make a second run quick; the lock holds pip and setuptools too, so that building
-# this checkout fetches nothing which has no hash.
-.venv/.locked: requirements.lock | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --require-hashes -r requirements.lock
+.venv/.base: pyproject.toml requirements.lock | .venv/bin/python
+	$(PIP_INSTALL) --require-hashes -r requirements.lock
+	@PYTHONWARNINGS=ignore $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.venv/.installed: pyproject.toml .venv/.locked
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --no-deps --no-build-isolation --editable .
+.venv/.all: requirements-dev.lock .venv/.base
+	$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
 	@touch $@
 
-lock: .venv/.installed ## Resolve the newest packages into requirements.lock (some minutes)
+COMPILE := CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --generate-hashes \
+           --strip-extras --allow-unsafe --no-emit-options
+REQUIRES := $(BIN)/python -c 'import sys, tomllib; p = tomllib.load(open("pyproject.toml", "rb")); \
+            print(*p["build-system"]["requires"], *sum(map(p["dependency-groups"].get, sys.argv[1:]), []), sep="\n")'
+
+# The small lock starts from the large one and so has the same versions.
+lock: install ## Resolve the newest packages into the lock files (some minutes)
 	@mkdir -p build
-	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); \
-	  print(*p["build-system"]["requires"], *p["dependency-groups"]["dev"], sep="\n")' > build/dev.in
-	CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
-	  --strip-extras --allow-unsafe --no-emit-options --extra postgresql --extra mysql \
-	  --extra mongo --extra testing --output-file requirements.lock pyproject.toml build/dev.in
+	@$(REQUIRES) > build/build.in
+	@$(REQUIRES) dev > build/dev.in
+	$(COMPILE) --upgrade --extra postgresql --extra mysql --extra mongo --extra testing \
+	  --output-file requirements-dev.lock pyproject.toml build/dev.in
+	cp requirements-dev.lock requirements.lock
+	$(COMPILE) --output-file requirements.lock pyproject.toml build/build.in
 
 # ------------------------------------------------------------------ using it
 
-demo: install ## Run the main job on a generated SQLite shop, with no server (under demo/)
+demo: .venv/.base ## Run the main job on a generated SQLite shop, with no server (under demo/)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo
 
 services-up: ## Start the test servers (PostgreSQL, MariaDB, MongoDB's protocol)
