@@ -7,5 +7,4 @@ revision, down_revision = "0002", "0001"
 move = Move(
     "Game",
     target=At("docs", "games_by_round", representation=["/Game/*/rounds[*]", "/Game/*"]),
-    references={"first_player": "Player", "second_player": "Player"},
 )

@@ -1,6 +1,25 @@
-"""Migration scripts: loading, graph, new-script template."""
+"""Migration scripts: loading, graph, new scripts.
+
+``load`` a folder of scripts into a ``Graph``; ask it for the ``moves`` of a revision.
+"""
 
 from migrator.revisions.graph import Graph, load
+from migrator.revisions.new import FromSql, NewScript, new
+from migrator.revisions.report import Checked, HistoryEntry, Remark, Step, check, heads, history
 from migrator.revisions.script import Revision
 
-__all__ = ["Graph", "Revision", "load"]
+__all__ = [
+    "Checked",
+    "FromSql",
+    "Graph",
+    "HistoryEntry",
+    "NewScript",
+    "Remark",
+    "Revision",
+    "Step",
+    "check",
+    "heads",
+    "history",
+    "load",
+    "new",
+]
