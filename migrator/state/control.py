@@ -23,6 +23,7 @@ from sqlalchemy.engine import Connection, Engine, RowMapping
 
 from migrator.errors import Failed, Refused, Terminal, Transient
 from migrator.model.phase import Phase
+from migrator.ports import StoreSettings
 from migrator.state import tables as t
 
 HEAD = "0001"
@@ -376,23 +377,12 @@ def translate(error: sa.exc.DBAPIError) -> Failed:
     return Terminal(text, where=where, hint=hint)
 
 
-def open_control(url: str, env: str, *, read_only: bool = False) -> Control:
+def open_control(settings: StoreSettings, env: str) -> Control:
     """Open the control database of an environment and bring its tables up to date.
 
-    Raises Refused where a newer version of Migrator made them (C58).
+    Raises Refused where a newer version of Migrator made them (C58), or for another system.
     """
-    parsed = sa.make_url(url)
-    if parsed.drivername == "postgresql":
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    arguments: dict[str, object] = {}
-    if parsed.get_backend_name() == "sqlite":
-        arguments = {"timeout": 30}
-        if parsed.database:
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = sa.create_engine(parsed, connect_args=arguments, pool_pre_ping=True)
-    if engine.dialect.name == "sqlite":
-        sa.event.listen(engine, "connect", _set_up_sqlite)
-    control = Control(engine, env)
+    control = Control(_engine(settings), env)
     with control.transaction() as c:
         found = _version(c)
         if found is not None and found > HEAD:
@@ -403,6 +393,33 @@ def open_control(url: str, env: str, *, read_only: bool = False) -> Control:
     if found != HEAD:
         _upgrade(control)
     return control
+
+
+def _engine(settings: StoreSettings) -> Engine:
+    url = sa.make_url(settings.url)
+    if url.get_backend_name() == "sqlite":
+        if url.database:
+            file = Path(settings.root, url.database)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            url = url.set(database=str(file))
+        engine = sa.create_engine(url, connect_args={"timeout": 30})
+        sa.event.listen(engine, "connect", _set_up_sqlite)
+        return engine
+    if url.get_backend_name() != "postgresql":
+        raise Refused(
+            f"the control database lies on SQLite or PostgreSQL, not on {url.drivername}",
+            where="control database",
+        )
+    engine = sa.create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+
+    @sa.event.listens_for(engine, "do_connect")
+    def fetch_password(
+        _dialect: object, _record: object, _args: object, given: dict[str, str]
+    ) -> None:
+        if settings.secret is not None:
+            given["password"] = settings.secret()
+
+    return engine
 
 
 def _set_up_sqlite(connection: object, _record: object) -> None:

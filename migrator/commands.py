@@ -1,0 +1,555 @@
+"""What Migrator does, as plain functions that return values and never print.
+
+The CLI only reflects them. Each takes a ``Project``: settings, scripts, stores and the control
+database of one environment, opened as they are needed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from migrator import revisions
+from migrator.bootstrap import Stores
+from migrator.engine.backfill import write_again
+from migrator.engine.run import Engine
+from migrator.engine.verify import Verification, verify
+from migrator.engine.work import Nobody, Scene, Watcher
+from migrator.errors import MigratorError, Refused
+from migrator.model.canonical import encode
+from migrator.model.move import Move
+from migrator.model.phase import Phase
+from migrator.model.plan import Plan
+from migrator.planning.file import decode_plan, encode_plan, read_plan, write_plan
+from migrator.planning.planner import (
+    Subject,
+    fingerprint,
+    make_plan,
+    target_fingerprint,
+)
+from migrator.ports import Collection as StoreCollection
+from migrator.retry import Retry
+from migrator.route import Route, open_route, pages
+from migrator.settings import Settings, load_settings
+from migrator.state import Control, Lease, Quarantined, Run, open_control
+
+Progress = Callable[[str, int, int], None]
+
+
+class Project:
+    """One environment of one project. Use it as a context: it closes what it opened."""
+
+    def __init__(self, config: str | Path | None = None, env: str | None = None) -> None:
+        self.settings: Settings = load_settings(config, env)
+        self.stores = Stores(self.settings)
+
+    @cached_property
+    def graph(self) -> revisions.Graph:
+        """The scripts, checked."""
+        return revisions.load(self.settings.migrations)
+
+    @cached_property
+    def control(self) -> Control:
+        """The control database."""
+        return open_control(self.settings.control_store(), self.settings.env)
+
+    def moves(self, revision: str) -> tuple[Move, ...]:
+        return self.graph.moves(revision, self.settings.stores.keys())
+
+    def routes(self, revision: str) -> list[Route]:
+        """The moves of a revision with both ends open."""
+        return [
+            open_route(number, move, move.source, self.stores.get)
+            for number, move in enumerate(self.moves(revision))
+            if move.source is not None
+        ]
+
+    def done(self) -> set[str]:
+        """The revisions whose data has arrived: finished, or stamped."""
+        finished = {r.revision for r in self.control.runs() if r.phase is Phase.FINISHED}
+        return finished | self.control.stamps()
+
+    def revision_id(self, name: str) -> str:
+        return self.graph.get(name).id
+
+    def plan_path(self, revision: str) -> Path:
+        """Where the plan of a revision lies: the environment is part of the name."""
+        return self.settings.plans / f"{revision}.{self.settings.env}.json"
+
+    def close(self) -> None:
+        if "control" in self.__dict__:
+            self.control.close()
+        self.stores.close()
+
+    def __enter__(self) -> Project:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+# ---------------------------------------------------------------- stores
+
+
+class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store answered to a ping, or why it did not."""
+
+    name: str
+    ok: bool
+    product: str = ""
+    version: str = ""
+    layouts: list[str] = []
+    feed: str | None = None
+    remarks: list[str] = []
+    error: str = ""
+
+
+def stores(project: Project) -> list[StoreStatus]:
+    """Ping every store of the environment."""
+    return [_ping(project, name) for name in sorted(project.settings.stores)]
+
+
+def _ping(project: Project, name: str) -> StoreStatus:
+    try:
+        store = project.stores.get(name)
+        info = store.ping()
+    except MigratorError as error:
+        return StoreStatus(name=name, ok=False, error=str(error))
+    capabilities = store.capabilities
+    return StoreStatus(
+        name=name,
+        ok=True,
+        product=info.product,
+        version=info.version,
+        layouts=list(capabilities.layouts),
+        feed=capabilities.feed,
+        remarks=list(info.remarks),
+    )
+
+
+class KindRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How one kind of value is held by one store."""
+
+    kind: str
+    store: str
+    how: str
+    type: str
+
+
+def kinds(project: Project) -> list[KindRow]:
+    """The table of kinds: every kind in every store of the environment."""
+    return [
+        KindRow(kind=kind.value, store=name, how=held.how.value, type=held.type)
+        for name in sorted(project.settings.stores)
+        for kind, held in project.stores.get(name).capabilities.kinds.items()
+    ]
+
+
+# ---------------------------------------------------------------- plan
+
+
+def plan(
+    project: Project,
+    revision: str,
+    *,
+    full: bool = False,
+    workers: int = 2,
+    progress: Progress = lambda cls, done, of: None,
+) -> Plan:
+    """What a revision would do now. Nothing is changed anywhere."""
+    revision = project.revision_id(revision)
+    routes = project.routes(revision)
+    return make_plan(
+        subject(project, revision),
+        routes,
+        _referred(project, revision, routes),
+        full=full,
+        workers=workers,
+        progress=progress,
+    )
+
+
+def subject(project: Project, revision: str) -> Subject:
+    """A revision in the words of a plan."""
+    names = {at.store for m in project.moves(revision) for at in (m.source, m.target) if at}
+    return Subject(
+        revision,
+        project.graph.get(revision).message,
+        project.settings.env,
+        project.graph.fingerprint(revision),
+        project.settings.fingerprint_view(names),
+    )
+
+
+def _referred(
+    project: Project, revision: str, routes: Sequence[Route]
+) -> dict[str, StoreCollection]:
+    """The collections that references of this revision lead to, where they can be told."""
+    classes = {cls.rstrip(":") for r in routes for cls in r.move.references.values()}
+    found: dict[str, StoreCollection] = {r.cls: r.source for r in routes if r.cls in classes}
+    for cls in classes - found.keys():
+        at = project.graph.locate(cls, before=revision)
+        if at is not None and at.store in project.settings.stores:
+            found[cls] = project.stores.get(at.store).collection(cls, at)
+    return found
+
+
+def save_plan(project: Project, made: Plan, path: Path | None = None) -> Path:
+    """Write a plan file; returns where."""
+    path = path or project.plan_path(made.revision)
+    write_plan(made, path)
+    return path
+
+
+def show(project: Project, name: str) -> Plan:
+    """The plan in a file, or the latest plan file of a revision."""
+    path = Path(name)
+    if path.suffix == ".json" or path.exists():
+        return read_plan(path)
+    return read_plan(project.plan_path(project.revision_id(name)))
+
+
+# ---------------------------------------------------------------- apply
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an apply came."""
+
+    run: str
+    revision: str
+    phase: str
+    primary: str
+    verified: list[Verification]
+
+
+@dataclass
+class Terms:
+    """What a person accepted, and how the work is done."""
+
+    accept: Collection[str] = ()
+    accept_keys: Collection[str] = ()
+    workers: int = 2
+
+
+def pending(project: Project) -> str | None:
+    """The next revision that is not done, None where all are."""
+    done = project.done()
+    return next((r.id for r in project.graph.revisions if r.id not in done), None)
+
+
+def unfinished(project: Project, revision: str) -> Run | None:
+    """The run of a revision that has begun and not ended."""
+    runs = project.control.runs(revision)
+    return runs[-1] if runs and not runs[-1].phase.ended else None
+
+
+def check_plan(project: Project, made: Plan, terms: Terms) -> None:
+    """Whether a plan may be carried out. Raises Refused: stale, foreign, findings."""
+    again = f"make a new plan:  migrator plan {made.revision}"
+    if made.env != project.settings.env:
+        raise Refused(
+            f"this plan is for environment {made.env}, not {project.settings.env}",
+            hint=f"use --env {made.env}, or {again}",
+        )
+    done = project.done()
+    if made.revision in done:
+        raise Refused(f"revision {made.revision} is finished already")
+    for before in project.graph.path_to(made.revision, done)[:-1]:
+        raise Refused(
+            f"revision {made.revision} builds on {before.id}, which is not finished",
+            hint=f"carry it out first:  migrator apply {before.id}, migrator finish {before.id}",
+        )
+    if made.errors:
+        first = made.errors[0]
+        raise Refused(
+            f"{first.code}  {_told(first.text, first.path, first.keys)}"
+            + (f" (and {len(made.errors) - 1} more)" if len(made.errors) > 1 else ""),
+            hint="mend the data or the script, then " + again,
+        )
+    missing = [f for f in made.to_accept if f.code not in terms.accept]
+    if missing:
+        codes = " ".join(f"--accept {code}" for code in dict.fromkeys(f.code for f in missing))
+        raise Refused(
+            f"{missing[0].code}  {_told(missing[0].text, missing[0].path, missing[0].keys)}",
+            hint=f"if that is what you want, say so:  {codes}",
+        )
+    _refuse_stale(project, made, again, targets=unfinished(project, made.revision) is None)
+
+
+def _told(text: str, path: str, keys: Sequence[str]) -> str:
+    return " ".join([*([path] if path else []), text, *([f"({', '.join(keys)})"] if keys else [])])
+
+
+def _refuse_stale(project: Project, made: Plan, again: str, *, targets: bool) -> None:
+    routes = project.routes(made.revision)
+    now = fingerprint(subject(project, made.revision), routes, Retry())
+    if now != made.fingerprint:
+        raise Refused(
+            "the script, the settings or the schema of the source have changed since this plan "
+            "was made",
+            hint=again,
+        )
+    if targets and target_fingerprint(routes, Retry()) != made.targets:
+        raise Refused("the schema of the target has changed since this plan was made", hint=again)
+
+
+def apply(
+    project: Project,
+    made: Plan,
+    *,
+    until: Phase = Phase.CUT_OVER,
+    terms: Terms | None = None,
+    watcher: Watcher | None = None,
+    stop: threading.Event | None = None,
+) -> Applied:
+    """Carry a plan out up to a phase; a run that was interrupted goes on from its checkpoints.
+
+    Raises Refused before anything is done, Mismatch, Waiting or Interrupted on the way.
+    """
+    terms = terms or Terms()
+    check_plan(project, made, terms)
+    with _engine(project, made.revision, watcher, stop, terms, made) as engine:
+        run = engine.apply(until, terms.accept_keys)
+        return Applied(
+            run=run.id,
+            revision=run.revision,
+            phase=run.phase.value,
+            primary=run.primary,
+            verified=engine.verified,
+        )
+
+
+@contextmanager
+def _engine(
+    project: Project,
+    revision: str,
+    watcher: Watcher | None = None,
+    stop: threading.Event | None = None,
+    terms: Terms | None = None,
+    made: Plan | None = None,
+) -> Iterator[Engine]:
+    """The engine of a revision's run, under its lease; ``made`` begins a run where none is."""
+    terms = terms or Terms()
+    control = project.control
+    with Lease(control, f"{project.settings.env}/{revision}") as lease:
+        run = unfinished(project, revision)
+        if run is None:
+            if made is None:
+                run = control.run(revision)
+            else:
+                run = _begin(project, made, terms)
+        elif made is not None and run.fingerprint != made.fingerprint:
+            raise Refused(
+                f"run {run.id} was begun with another plan",
+                hint=f"go on with that one: migrator apply {revision}; or leave it: "
+                f"migrator abort {revision}",
+            )
+        scene = Scene(
+            run, frozen_plan(run), project.routes(revision), control, lease, terms.workers,
+            watcher or Nobody(), stop=stop or threading.Event(),
+        )  # fmt: skip
+        yield Engine(scene)
+
+
+def _begin(project: Project, made: Plan, terms: Terms) -> Run:
+    moves = [(m.cls, str(m.source), str(m.target)) for m in made.moves]
+    run = project.control.start(made.revision, made.fingerprint, encode_plan(made).decode(), moves)
+    accepted = [f.code for f in made.to_accept if f.code in terms.accept]
+    if accepted:
+        project.control.record(run.id, "accepted", codes=accepted)
+    return run
+
+
+def frozen_plan(run: Run) -> Plan:
+    """The plan that a run carries out."""
+    return decode_plan(run.plan.encode(), f"run {run.id}")
+
+
+# ---------------------------------------------------------------- after apply
+
+
+def verify_run(
+    project: Project,
+    revision: str,
+    *,
+    watcher: Watcher | None = None,
+    stop: threading.Event | None = None,
+    workers: int = 2,
+) -> list[Verification]:
+    """Compare both sides of a revision's run, all blocks, anew."""
+    revision = project.revision_id(revision)
+    with _engine(project, revision, watcher, stop, Terms(workers=workers)) as engine:
+        _refuse_ended(engine.run)
+        return [verify(engine.scene, route) for route in engine.scene.routes]
+
+
+def _refuse_ended(run: Run) -> None:
+    if run.phase.ended:
+        raise Refused(f"{run.revision} is {run.phase.words}: there are no two sides any more")
+
+
+def rollback(
+    project: Project,
+    revision: str,
+    *,
+    carry_back: bool = False,
+    discard: bool = False,
+    watcher: Watcher | None = None,
+    stop: threading.Event | None = None,
+) -> Applied:
+    """Make the source the primary again."""
+    revision = project.revision_id(revision)
+    with _engine(project, revision, watcher, stop) as engine:
+        found = engine.rollback(carry_back=carry_back, discard=discard)
+        run = engine.run
+        return Applied(
+            run=run.id, revision=revision, phase=run.phase.value, primary=run.primary,
+            verified=found,
+        )  # fmt: skip
+
+
+def abort(project: Project, revision: str, *, drop_target: bool) -> Run:
+    """Leave a move while the source is primary."""
+    revision = project.revision_id(revision)
+    with _engine(project, revision) as engine:
+        engine.abort(drop_target=drop_target)
+        return engine.run
+
+
+def finish(project: Project, revision: str, *, keep_source: bool) -> Run:
+    """End a move for good; the source is dropped unless it is kept."""
+    revision = project.revision_id(revision)
+    with _engine(project, revision) as engine:
+        engine.finish(keep_source=keep_source)
+        return engine.run
+
+
+class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one run stands. ``seconds`` since it got there."""
+
+    run: str
+    revision: str
+    classes: list[str]
+    phase: str
+    primary: str
+    mirror: str
+    changed: float
+    epoch: int
+    read: int
+    planned: int
+    quarantined: int
+    next: str
+
+
+def status(project: Project) -> list[RunStatus]:
+    """Where every run stands, oldest first; aborted ones are left out."""
+    runs = [run for run in project.control.runs() if run.phase is not Phase.ABORTED]
+    return [_status(project, run) for run in runs]
+
+
+def _status(project: Project, run: Run) -> RunStatus:
+    made = frozen_plan(run)
+    sides = [[str(getattr(m, side)) for m in made.moves] for side in ("source", "target")]
+    primary, mirror = sides if run.primary == "source" else reversed(sides)
+    tasks = [
+        task
+        for number in range(len(made.moves))
+        for task in project.control.tasks(run.id, number, "backfill")
+    ]
+    return RunStatus(
+        run=run.id,
+        revision=run.revision,
+        classes=[m.cls for m in made.moves],
+        phase=run.phase.value,
+        primary=", ".join(primary),
+        mirror=", ".join(mirror),
+        changed=run.changed,
+        epoch=run.epoch,
+        read=sum(task.counts.get("read", 0) for task in tasks),
+        planned=sum(m.read for m in made.moves),
+        quarantined=len(project.control.quarantined(run.id)),
+        next=_next(run),
+    )
+
+
+def _next(run: Run) -> str:
+    match run.phase:
+        case Phase.CUT_OVER:
+            return f"migrator finish {run.revision}, or back: migrator rollback {run.revision}"
+        case Phase.FINISHED | Phase.ABORTED:
+            return ""
+        case _:
+            return f"migrator apply {run.revision}, or leave it: migrator abort {run.revision}"
+
+
+def events(project: Project, name: str) -> list[dict[str, object]]:
+    """The append-only log of a run."""
+    return project.control.events(project.control.run(name).id)
+
+
+def quarantine(project: Project, revision: str) -> list[Quarantined]:
+    """The blocks of a run that could not be written, and why."""
+    return project.control.quarantined(project.control.run(revision).id)
+
+
+def retry_quarantined(project: Project, revision: str) -> tuple[int, int]:
+    """Write the blocks in quarantine again: how many went through, how many did not."""
+    revision = project.revision_id(revision)
+    with _engine(project, revision) as engine:
+        _refuse_ended(engine.run)
+        scene, mended, failed = engine.scene, 0, 0
+        for route in scene.routes:
+            aside = {
+                item.key
+                for item in project.control.quarantined(scene.run.id)
+                if item.move == route.number
+            }
+            # The canonical form can't be read back; the source itself names its keys.
+            for range_ in scene.retry(route.source.split, 1) if aside else ():
+                for page in pages(route.source, range_, None, 500, scene.retry):
+                    ids = [b.id for b in page.blocks if encode(b.id).hex() in aside]
+                    bad = {encode(id).hex() for id in write_again(scene, route, ids)}
+                    for id in ids:
+                        form = encode(id).hex()
+                        if form not in bad:
+                            project.control.take_up(scene.run.id, route.number, form)
+                    mended += len(ids) - len(bad)
+                    failed += len(bad)
+        return mended, failed
+
+
+# ---------------------------------------------------------------- revisions
+
+
+class Current(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the collection of a class is now."""
+
+    cls: str
+    at: str
+    revision: str
+
+
+def current(project: Project) -> list[Current]:
+    """Where each class is now, by the revisions that are done."""
+    done, found = project.done(), {}
+    for revision in project.graph.revisions:
+        if revision.id in done:
+            for move in project.moves(revision.id):
+                found[move.cls] = Current(cls=move.cls, at=str(move.target), revision=revision.id)
+    return list(found.values())
+
+
+def stamp(project: Project, revision: str) -> str:
+    """Note that a revision's data was moved by hand. Raises Refused where a run is under way."""
+    revision = project.revision_id(revision)
+    run = unfinished(project, revision)
+    if run is not None:
+        raise Refused(f"run {run.id} of {revision} is under way ({run.phase.words})")
+    project.control.stamp(revision)
+    return revision

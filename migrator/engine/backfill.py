@@ -1,0 +1,212 @@
+"""Backfill: copy what the source holds, page by page, behind a checkpoint.
+
+A page is read, cut for the target and written; only then does the checkpoint move (it is never
+ahead of the data). Where the target held blocks before, each page is compared first and only
+what differs is written; what the page will do is noted before, so that counts survive a crash.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from migrator.engine.points import reached
+from migrator.engine.work import Scene, carry_out, log
+from migrator.errors import DoesNotFit, Refused
+from migrator.model.block import Address, Block
+from migrator.model.canonical import encode
+from migrator.model.diff import same_block
+from migrator.model.rules import CorruptBlock
+from migrator.model.value import Value
+from migrator.ports import Page
+from migrator.route import Route, extra_blocks, pages
+from migrator.state import Quarantined, Task
+
+COUNTED = ("read", "create", "change", "leave", "delete", "quarantined", "bytes")
+
+
+@dataclass
+class Batch:
+    """What one page turns into."""
+
+    blocks: list[Block] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
+
+
+def backfill(scene: Scene, route: Route) -> dict[str, int]:
+    """Copy one collection; goes on where it was left. Returns what was done, in blocks."""
+    planned = scene.planned(route)
+    tasks = scene.tasks(route, "backfill", lambda: scene.retry(route.source.split, planned.ranges))
+    reached("backfill.listed")
+    done = sum(task.counts.get("read", 0) for task in tasks)
+    scene.watcher.begins("backfill", route.cls, done, planned.read)
+    carry_out(scene, tasks, lambda task: _Backfill(scene, route, task).run())
+    if not planned.fresh:
+        extra = scene.tasks(route, "delete", lambda: scene.retry(route.target.split, 1))
+        carry_out(scene, extra, lambda task: _delete_extra(scene, route, task))
+    scene.watcher.ends("backfill", route.cls)
+    return counts(scene, route)
+
+
+def counts(scene: Scene, route: Route) -> dict[str, int]:
+    """What the backfill of a move did so far."""
+    total = dict.fromkeys(COUNTED, 0)
+    for work in ("backfill", "delete"):
+        for task in scene.control.tasks(scene.run.id, route.number, work):
+            for name, count in task.counts.items():
+                total[name] += count
+    return total
+
+
+class _Backfill:
+    """One range on its way."""
+
+    def __init__(self, scene: Scene, route: Route, task: Task) -> None:
+        self.scene = scene
+        self.route = route
+        self.task = task
+        self.planned = scene.planned(route)
+
+    def run(self) -> None:
+        scene, task = self.scene, self.task
+        limit = self.planned.page
+        for page in pages(self.route.source, task.range, task.position, limit, scene.retry):
+            scene.check()
+            reached("backfill.read")
+            batch = self._cut(page)
+            intent = self.task.intent
+            if not self.planned.fresh:
+                self._compare(batch)
+                if intent is None:
+                    scene.control.intend(scene.run.id, self.task, batch.counts)
+                reached("backfill.intended")
+            self._write(batch)
+            reached("backfill.written")
+            self._checkpoint(page, dict(intent) if intent is not None else batch.counts)
+        reached("backfill.task_done")
+
+    def _cut(self, page: Page) -> Batch:
+        """The blocks that the target gets for a page of the source."""
+        batch = Batch()
+        expected = self.route.expected
+        for block in page.blocks:
+            try:
+                batch.blocks += expected(block)
+            except (CorruptBlock, DoesNotFit, Refused) as error:
+                path = getattr(error, "path", "")
+                self._set_aside(batch, block.id, getattr(error, "what", str(error)), path)
+        for id, reason in page.damaged:
+            self._set_aside(batch, id, reason, "")
+        batch.counts["read"] = len(page.blocks) + len(page.damaged)
+        batch.counts["create"] = len(batch.blocks)
+        return batch
+
+    def _compare(self, batch: Batch) -> None:
+        """Leave out what the target holds already."""
+        held = self.scene.retry(self.route.target.read, [block.id for block in batch.blocks])
+        pairs = list(zip(batch.blocks, held, strict=True))
+        batch.blocks = [new for new, old in pairs if old is None or not same_block(new, old)]
+        create = sum(old is None for _, old in pairs)
+        batch.counts.update(
+            create=create,
+            change=len(batch.blocks) - create,
+            leave=len(pairs) - len(batch.blocks),
+        )
+
+    def _write(self, batch: Batch) -> None:
+        while batch.blocks:
+            try:
+                batch.counts["bytes"] += self.scene.retry(self.route.target.write, batch.blocks)
+            except DoesNotFit as error:
+                batch.blocks = self._without(batch, error)
+            else:
+                return
+
+    def _without(self, batch: Batch, error: DoesNotFit) -> list[Block]:
+        """The batch without the block that does not fit, which goes into quarantine."""
+        form = encode(error.key)
+        rest = [block for block in batch.blocks if encode(block.id) != form]
+        if len(rest) == len(batch.blocks):
+            raise error
+        batch.counts["create"] -= 1
+        self._set_aside(batch, error.key, error.what, error.path)
+        return rest
+
+    def _set_aside(self, batch: Batch, id: Value, reason: str, path: str) -> None:
+        """Into quarantine with a block that can't be written, or stop. Raises DoesNotFit."""
+        if self.planned.oversize != "quarantine":
+            done = counts(self.scene, self.route)
+            raise DoesNotFit(
+                reason,
+                key=id,
+                path=path,
+                where=f"{self.route.move.target}  {self.route.name(id)}"
+                + (f"  path {path}" if path else ""),
+                hint=f"nothing was written for this block; {done['read']:,} others are done. "
+                'Mend it and go on with the same command, or set oversize="quarantine" on the '
+                f"move and plan again:  migrator plan {self.scene.plan.revision}",
+            )
+        batch.counts["quarantined"] += 1
+        self.scene.control.set_aside(self.scene.run.id, quarantined(self.route, id, path, reason))
+        log.warning("quarantined", key=self.route.name(id), path=path, reason=reason)
+
+    def _checkpoint(self, page: Page, done: dict[str, int]) -> None:
+        before = self.task.counts
+        self.task = replace(
+            self.task,
+            position=page.next,
+            done=page.next is None,
+            counts={name: before.get(name, 0) + done.get(name, 0) for name in COUNTED},
+            intent=None,
+        )
+        self.scene.control.checkpoint(self.scene.run.id, self.task)
+        reached("backfill.checkpointed")
+        self.scene.watcher.advances("backfill", self.route.cls, done["read"], done["bytes"])
+
+
+def quarantined(route: Route, id: Value, path: str, reason: str) -> Quarantined:
+    """The record of a block in quarantine; its key is kept in canonical form."""
+    shown = route.name(id)
+    return Quarantined(route.number, encode(id).hex(), shown, path, reason, time.time())
+
+
+def _delete_extra(scene: Scene, route: Route, task: Task) -> None:
+    """Remove from the target what the source does not have; the plan said how many."""
+    planned = scene.planned(route)
+    for page in pages(route.target, task.range, task.position, planned.page, scene.retry):
+        scene.check()
+        extra = extra_blocks(route, page.blocks, scene.retry)
+        done = dict(task.intent) if task.intent is not None else {"delete": len(extra)}
+        if task.intent is None:
+            scene.control.intend(scene.run.id, task, done)
+        reached("delete.intended")
+        if extra:
+            scene.retry(route.target.delete, [Address(block.id, block.place) for block in extra])
+        reached("delete.written")
+        task = replace(
+            task,
+            position=page.next,
+            done=page.next is None,
+            counts={"delete": task.counts.get("delete", 0) + done["delete"]},
+            intent=None,
+        )
+        scene.control.checkpoint(scene.run.id, task)
+
+
+def write_again(scene: Scene, route: Route, ids: Sequence[Value]) -> list[Value]:
+    """Bring single keys of the target to what the source holds now. Returns those that failed."""
+    failed: list[Value] = []
+    for id, block in zip(ids, scene.retry(route.source.read, list(ids)), strict=True):
+        try:
+            blocks = route.expected(block) if block is not None else []
+            if blocks:
+                scene.retry(route.target.write, blocks)
+        except (CorruptBlock, DoesNotFit) as error:
+            path, what = getattr(error, "path", ""), getattr(error, "what", str(error))
+            scene.control.set_aside(scene.run.id, quarantined(route, id, path, what))
+            failed.append(id)
+    return failed
+
+
+__all__ = ["backfill", "counts", "quarantined", "write_again"]

@@ -1,0 +1,62 @@
+"""Carries what was written to the target since a cut-over back to the source, at rest.
+
+``old`` is what the source holds, ``new`` what the target holds: the source gets
+``backward(new, old)``. Keys that only the source has were deleted since; keys that only the
+target has were born since. Blocks in quarantine never reached the target and stay as they are.
+"""
+
+from __future__ import annotations
+
+from migrator.engine.work import Scene, keys_aside
+from migrator.model.block import Address, Block, cut, join
+from migrator.model.canonical import encode
+from migrator.model.diff import same_block
+from migrator.route import Route, pages
+
+
+def carry_back(scene: Scene, route: Route) -> dict[str, int]:
+    """Make the source equal to the target; the counts of what was done there."""
+    done = {"create": 0, "change": 0, "delete": 0}
+    aside = keys_aside(scene, route)
+    limit = scene.planned(route).page
+    for range_ in scene.retry(route.target.split, 1):
+        for page in pages(route.target, range_, None, limit, scene.retry):
+            scene.check()
+            _write(scene, route, page.blocks, done)
+    for range_ in scene.retry(route.source.split, 1):
+        for page in pages(route.source, range_, None, limit, scene.retry):
+            scene.check()
+            _delete(scene, route, [b for b in page.blocks if encode(b.id) not in aside], done)
+    return done
+
+
+def _write(scene: Scene, route: Route, blocks: list[Block], done: dict[str, int]) -> None:
+    keys = [route.sources(block) for block in blocks]
+    flat = [key for each in keys for key in each]
+    held = {encode(b.id): b for b in scene.retry(route.source.read, flat) if b is not None}
+    source_rules = route.source_at.rules(route.cls)
+    writes: list[Block] = []
+    for block, each in zip(blocks, keys, strict=True):
+        old = held.get(encode(each[0]))
+        if old is not None and all(same_block(block, new) for new in route.expected(old)):
+            continue
+        before = None if old is None else join(old)
+        writes.append(cut(route.translation.backward(join(block), before), source_rules))
+        done["create" if old is None else "change"] += 1
+    if writes:
+        scene.retry(route.source.write, writes)
+
+
+def _delete(scene: Scene, route: Route, blocks: list[Block], done: dict[str, int]) -> None:
+    """Delete those blocks of the source whose mirror block is gone."""
+    expected = [(block, route.expected(block)) for block in blocks]
+    flat = [new.id for _, each in expected for new in each]
+    there = {encode(b.id) for b in scene.retry(route.target.read, flat) if b is not None}
+    gone = [
+        Address(block.id, block.place)
+        for block, each in expected
+        if not any(encode(new.id) in there for new in each)
+    ]
+    if gone:
+        scene.retry(route.source.delete, gone)
+        done["delete"] += len(gone)

@@ -1,0 +1,232 @@
+"""START HERE: the phases of a run, top to bottom, for a source at rest.
+
+    planned -> prepared -> dual_write -> backfilled -> shadow_read <-> cut_over -> finished
+
+At rest nothing writes the source, so ``dual_write`` has nothing to attach and ``shadow_read``
+is the full verification. A phase is persisted by a compare-and-set; what leads to it can be
+done again from the start of that step, or from its checkpoints, at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import structlog
+
+from migrator.engine import backfill as copy
+from migrator.engine.points import reached
+from migrator.engine.verify import Verification, verify
+from migrator.engine.work import Scene
+from migrator.errors import Mismatch, Refused, Waiting
+from migrator.model.phase import Phase
+from migrator.route import Route
+from migrator.state import Run
+
+log = structlog.get_logger("migrator.run")
+
+
+class Engine:
+    """Takes one run from phase to phase. Every method can be repeated after a crash."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.verified: list[Verification] = []
+
+    @property
+    def run(self) -> Run:
+        return self.scene.run
+
+    def apply(self, until: Phase, accepted_keys: Collection[str] = ()) -> Run:
+        """Go on to a phase, at most to ``cut_over``.
+
+        Raises Mismatch where the sides differ, Waiting for keys in quarantine that nobody
+        accepted, Interrupted where it was stopped.
+        """
+        reached("run.started")
+        steps: dict[Phase, Callable[[], None]] = {
+            Phase.PREPARED: self.prepare,
+            Phase.DUAL_WRITE: self.dual_write,
+            Phase.BACKFILLED: self.backfill,
+            Phase.SHADOW_READ: self.verify,
+            Phase.CUT_OVER: lambda: self.cut_over(accepted_keys),
+        }
+        for phase, step in steps.items():
+            if self.run.phase.rank < phase.rank <= until.rank:
+                self.scene.check()
+                step()
+        return self.run
+
+    def _reach(self, phase: Phase, *, primary: str | None = None) -> None:
+        self.scene.run = self.scene.control.advance(self.run, phase, primary=primary)
+        log.info("phase", run=self.run.id, phase=phase.value, primary=self.run.primary)
+        self.scene.watcher.phase(self.run)
+
+    # ------------------------------------------------------------------ forward
+
+    def prepare(self) -> None:
+        """Create what the targets need."""
+        for route in self.scene.routes:
+            self.scene.retry(route.target.create)
+            reached("prepare.created")
+        self._reach(Phase.PREPARED)
+
+    def dual_write(self) -> None:
+        """At rest there is no write to mirror; the phase is passed so that every run has it."""
+        self._reach(Phase.DUAL_WRITE)
+
+    def backfill(self) -> None:
+        """Copy every collection and hold the counts against the plan's."""
+        for route in self.scene.routes:
+            done = copy.backfill(self.scene, route)
+            self.scene.control.record(self.run.id, "copied", cls=route.cls, **done)
+            self._compare_counts(route, done)
+            self.scene.retry(route.target.settle)
+        self._reach(Phase.BACKFILLED)
+
+    def _compare_counts(self, route: Route, done: dict[str, int]) -> None:
+        accounted = done["create"] + done["change"] + done["leave"] + done["quarantined"]
+        if accounted != done["read"]:
+            raise Mismatch(
+                f"{done['read']:,} blocks were read, {accounted:,} are accounted for",
+                where=f"{route.source_at} -> {route.move.target}",
+                hint="don't cut over; keep the control database and report this",
+            )
+        planned = self.scene.planned(route)
+        names = ("create", "change", "leave", "delete")
+        differ = {
+            n: (getattr(planned, n), done[n]) for n in names if getattr(planned, n) != done[n]
+        }
+        if differ and planned.exact and not done["quarantined"]:
+            told = ", ".join(f"{n} {p:,} planned, {d:,} done" for n, (p, d) in differ.items())
+            log.warning("source changed since the plan", cls=route.cls, counts=told)
+            self.scene.control.record(self.run.id, "not as planned", cls=route.cls, counts=told)
+
+    def verify(self) -> None:
+        """Compare both sides; only equal sides go on. Raises Mismatch."""
+        self.verified = [verify(self.scene, route) for route in self.scene.routes]
+        for found in self.verified:
+            self.scene.control.record(
+                self.run.id, "verified", cls=found.cls, equal=found.equal, differ=found.differ,
+                missing=found.missing, extra=found.extra, quarantined=found.quarantined,
+            )  # fmt: skip
+        refuse_unequal(self.verified, self.scene.plan.revision)
+        if self.run.phase is Phase.BACKFILLED:
+            self._reach(Phase.SHADOW_READ)
+
+    def cut_over(self, accepted_keys: Collection[str] = ()) -> None:
+        """Make the target the primary.
+
+        Raises Waiting for quarantined keys that were not accepted by name, and Mismatch where
+        the run was rolled back before and the sides have drifted apart since.
+        """
+        aside = [q.shown for q in self.scene.control.quarantined(self.run.id)]
+        unaccepted = sorted(set(aside) - set(accepted_keys))
+        if unaccepted:
+            more = "" if len(unaccepted) <= 5 else f" and {len(unaccepted) - 5} more"
+            raise Waiting(
+                f"{len(unaccepted)} blocks are in quarantine: {', '.join(unaccepted[:5])}{more}",
+                hint="mend them and run: migrator quarantine retry "
+                f"{self.scene.plan.revision}; or accept each by name: --accept-key KEY",
+            )
+        if aside:
+            self.scene.control.record(self.run.id, "accepted keys", keys=sorted(aside))
+        if not self.verified:
+            self.verify()
+        for route in self.scene.routes:
+            self.scene.retry(route.target.settle)
+        reached("cut_over.settled")
+        self._reach(Phase.CUT_OVER, primary="target")
+        reached("cut_over.flipped")
+
+    # ------------------------------------------------------------------ back, and out
+
+    def rollback(self, *, carry_back: bool = False, discard: bool = False) -> list[Verification]:
+        """Make the source the primary again.
+
+        Blocks written to the target since the cut-over are found by a verification. They are
+        carried back to the source, or given up, only where asked to. Raises Refused otherwise.
+        """
+        if self.run.phase is not Phase.CUT_OVER:
+            raise Refused(
+                f"{self.scene.plan.revision} is {self.run.phase.words}: there is no cut-over to "
+                "take back",
+                hint="leave the move instead: migrator abort " + self.scene.plan.revision
+                if not self.run.phase.ended else "",
+            )  # fmt: skip
+        found = [verify(self.scene, route) for route in self.scene.routes]
+        changed = sum(f.differ + f.missing + f.extra for f in found)
+        if changed and carry_back:
+            from migrator.engine.carry_back import carry_back as carry
+
+            for route in self.scene.routes:
+                carried = carry(self.scene, route)
+                self.scene.control.record(self.run.id, "carried back", cls=route.cls, **carried)
+            found = [verify(self.scene, route) for route in self.scene.routes]
+            refuse_unequal(found, self.scene.plan.revision)
+        elif changed and not discard:
+            keys = ", ".join(told.key for f in found for told in f.told[:5])
+            raise Refused(
+                f"{changed:,} blocks were written since the cut-over ({keys}"
+                f"{' ...' if changed > 5 else ''}): going back would lose them",
+                hint="copy them back first: --carry-back; or give them up: --discard",
+            )
+        if changed and discard:
+            self.scene.control.record(self.run.id, "discarded", blocks=changed)
+        self._reach(Phase.SHADOW_READ, primary="source")
+        reached("rollback.flipped")
+        return found
+
+    def abort(self, *, drop_target: bool) -> None:
+        """Leave the move while the source is primary; the target is kept or dropped."""
+        if self.run.phase.ended:
+            raise Refused(f"{self.scene.plan.revision} is {self.run.phase.words} already")
+        if self.run.primary != "source":
+            raise Refused(
+                "the target holds the only primary copy",
+                hint=f"roll back first: migrator rollback {self.scene.plan.revision}",
+            )
+        if drop_target:
+            for route in self.scene.routes:
+                if not self.scene.planned(route).fresh:
+                    raise Refused(
+                        f"{route.move.target} held blocks before this run",
+                        hint="keep it: --keep-target",
+                    )
+            for route in self.scene.routes:
+                self.scene.retry(route.target.drop)
+            reached("abort.dropped")
+        self._reach(Phase.ABORTED)
+
+    def finish(self, *, keep_source: bool) -> None:
+        """End the move for good; the only destructive step, unless the source is kept."""
+        if self.run.phase is not Phase.CUT_OVER:
+            raise Refused(
+                f"{self.scene.plan.revision} is {self.run.phase.words}, not cut over",
+                hint=f"bring it there: migrator apply {self.scene.plan.revision}"
+                if not self.run.phase.ended else "",
+            )  # fmt: skip
+        if not keep_source:
+            for route in self.scene.routes:
+                self.scene.retry(route.source.drop)
+            reached("finish.dropped")
+        self._reach(Phase.FINISHED)
+
+
+def refuse_unequal(found: Sequence[Verification], revision: str) -> None:
+    """Raise Mismatch where a verification is not clean, naming keys and paths."""
+    for each in found:
+        if each.clean:
+            continue
+        told = each.told[0] if each.told else None
+        example = f"; {told.key} {told.what}" if told else ""
+        if told and told.paths:
+            example += f" at {told.paths[0]}"
+        raise Mismatch(
+            f"{each.differ:,} blocks differ, {each.missing:,} are missing, {each.extra:,} are "
+            f"extra{example}",
+            where=f"{each.source} / {each.target}",
+            hint=f"see all of them: migrator verify {revision} --format json",
+        )
+
+
+__all__ = ["Engine", "refuse_unequal"]

@@ -1,0 +1,245 @@
+"""Verification: both sides read by their observers and compared in canonical form.
+
+Two passes, each in its own side's order. The first enumerates the primary and looks its keys
+up in the mirror. The second enumerates the mirror's keys: where they add up to the very keys
+that the first pass found there (a sum of hashes, whatever the order), there is nothing else;
+where they do not, each is looked for on the primary. A difference is looked at once more before
+it counts. All passes have checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import msgspec
+
+from migrator.engine.points import reached
+from migrator.engine.work import Scene, carry_out, keys_aside
+from migrator.errors import DoesNotFit, Refused
+from migrator.model.block import Block, join
+from migrator.model.canonical import encode
+from migrator.model.diff import block_differences, same_block
+from migrator.model.rules import CorruptBlock
+from migrator.model.value import Value
+from migrator.ports import Collection, Json, Observer
+from migrator.route import Route, pages
+from migrator.state import Task
+
+MOST_TOLD = 1_000
+PATHS_TOLD = 20
+
+
+class Mismatched(msgspec.Struct, frozen=True, kw_only=True):
+    """One key on which the sides differ: ``differs``, ``missing`` or ``extra`` in the mirror."""
+
+    key: str
+    what: str
+    paths: list[str]
+
+
+class Verification(msgspec.Struct, kw_only=True):
+    """The result for one move. ``told`` is bounded; the counts are of all."""
+
+    cls: str
+    source: str
+    target: str
+    equal: int = 0
+    differ: int = 0
+    missing: int = 0
+    extra: int = 0
+    quarantined: int = 0
+    rechecked: int = 0
+    told: list[Mismatched] = []
+
+    @property
+    def clean(self) -> bool:
+        return not (self.differ or self.missing or self.extra)
+
+
+@dataclass
+class _Pass:
+    """The readers of a verification, and what they found so far."""
+
+    scene: Scene
+    route: Route
+    source: Observer
+    target: Observer
+    aside: frozenset[bytes]
+    found: Verification
+
+    def tell(self, block_id: Value, what: str, paths: list[str]) -> None:
+        told = Mismatched(key=self.route.name(block_id), what=what, paths=paths[:PATHS_TOLD])
+        if len(self.found.told) < MOST_TOLD:
+            self.found.told.append(told)
+
+
+def verify(scene: Scene, route: Route, *, anew: bool = True) -> Verification:
+    """Compare both sides of a move, all blocks. ``anew`` forgets an older verification."""
+    found = Verification(cls=route.cls, source=str(route.source_at), target=str(route.move.target))
+    observers = route.source.observer(), route.target.observer()
+    walk = _Pass(scene, route, *observers, keys_aside(scene, route), found)
+    ranges = scene.planned(route).ranges
+    scene.watcher.begins("verify", route.cls, 0, scene.planned(route).read)
+    forth = _walk(walk, "verify", route.source, _forth, ranges, anew)
+    back = _walk(walk, "verify back", route.target, _back, ranges, anew)
+    if forth % _MODULUS != back % _MODULUS:
+        _walk(walk, "verify extra", route.target, _look_up, ranges, anew)
+    scene.watcher.ends("verify", route.cls)
+    return found
+
+
+def _walk(
+    walk: _Pass,
+    work: str,
+    collection: Collection,
+    do: Callable[[_Pass, Task], None],
+    ranges: int,
+    anew: bool,
+) -> int:
+    """Carry out one pass; the sum of the hashes of the mirror's keys it met."""
+    scene, number = walk.scene, walk.route.number
+
+    def split() -> list[Json]:
+        return scene.retry(collection.split, ranges)
+
+    if anew:
+        tasks = scene.control.plan_tasks(scene.run.id, number, work, split())
+    else:
+        tasks = scene.tasks(walk.route, work, split)
+    reached("verify.listed")
+    carry_out(scene, tasks, lambda task: do(walk, task))
+    total = 0
+    for task in scene.control.tasks(scene.run.id, number, work):
+        total += task.counts.get(_KEYS, 0)
+        for name, count in task.counts.items():
+            if name != _KEYS:
+                setattr(walk.found, name, getattr(walk.found, name) + count)
+    return total
+
+
+_KEYS = "keys"
+_MODULUS = 2**128
+
+
+def _hash(id: Value) -> int:
+    return int.from_bytes(blake2b(encode(id), digest_size=16).digest(), "big")
+
+
+def _forth(walk: _Pass, task: Task) -> None:
+    """Every block of the source has its equal in the target."""
+    scene, route = walk.scene, walk.route
+    for page in pages(walk.source, task.range, task.position, scene.planned(route).page,
+                      scene.retry):  # fmt: skip
+        scene.check()
+        done = dict.fromkeys(("equal", "differ", "missing", "quarantined", "rechecked", _KEYS), 0)
+        for block in page.blocks:
+            done["quarantined"] += encode(block.id) in walk.aside
+        for id, reason in page.damaged:
+            if encode(id) in walk.aside:
+                done["quarantined"] += 1
+            else:
+                done["differ"] += 1
+                walk.tell(id, "differs", [f"(whole): can't be read: {reason}"])
+        _compare(walk, [b for b in page.blocks if encode(b.id) not in walk.aside], done)
+        task = _checkpoint(walk, task, page.next, done)
+        scene.watcher.advances("verify", route.cls, len(page.blocks), page.bytes)
+
+
+def _compare(walk: _Pass, blocks: list[Block], done: dict[str, int]) -> None:
+    pairs = _pairs(walk, blocks)
+    doubtful = [source for source, new, old in pairs if old is None or not same_block(new, old)]
+    done[_KEYS] += sum(_hash(old.id) for _, _, old in pairs if old is not None)
+    done["equal"] += len(pairs) - len(doubtful)
+    if not doubtful:
+        return
+    done["rechecked"] += len(doubtful)
+    again = [
+        block
+        for block in walk.scene.retry(walk.source.read, [block.id for block in doubtful])
+        if block is not None
+    ]
+    for source, new, old in _pairs(walk, again):
+        if old is None:
+            done["missing"] += 1
+            walk.tell(source.id, "missing", [])
+        elif same_block(new, old):
+            done["equal"] += 1
+        else:
+            done["differ"] += 1
+            walk.tell(source.id, "differs", _paths(walk.route, new, old))
+
+
+def _pairs(walk: _Pass, blocks: list[Block]) -> list[tuple[Block, Block, Block | None]]:
+    """Source block, what the target must hold for it, and what it does hold."""
+    wanted: list[tuple[Block, Block]] = []
+    for block in blocks:
+        try:
+            wanted += [(block, new) for new in walk.route.expected(block)]
+        except (CorruptBlock, DoesNotFit, Refused) as error:
+            # Neither equal nor comparable: an empty block differs from whatever is there.
+            wanted.append((block, Block(block.id, {f"({error})": None})))
+    held = walk.scene.retry(walk.target.read, [new.id for _, new in wanted])
+    return [(block, new, old) for (block, new), old in zip(wanted, held, strict=True)]
+
+
+def _paths(route: Route, new: Block, old: Block) -> list[str]:
+    try:
+        join(old)
+    except CorruptBlock as error:
+        return [f"(whole): the mirror's block is damaged: {error}"]
+    return [d.text(masked=route.is_sensitive(d.path)) for d in block_differences(new, old)]
+
+
+def _back(walk: _Pass, task: Task) -> None:
+    """Add up the keys of the target."""
+    for ids, position in _keys(walk, task):
+        walk.scene.check()
+        task = _checkpoint(walk, task, position, {_KEYS: sum(map(_hash, ids))})
+
+
+def _look_up(walk: _Pass, task: Task) -> None:
+    """Every block of the target has its source."""
+    for ids, position in _keys(walk, task):
+        walk.scene.check()
+        done = {"extra": 0}
+        for id, has_source in _has_source(walk, ids):
+            if not has_source:
+                done["extra"] += 1
+                walk.tell(id, "extra", [])
+        task = _checkpoint(walk, task, position, done)
+
+
+def _keys(walk: _Pass, task: Task) -> Iterable[tuple[list[Value], object]]:
+    position, limit = task.position, walk.scene.planned(walk.route).page
+    while True:
+        ids, position = walk.scene.retry(walk.route.target.keys, task.range, position, limit)
+        yield ids, position
+        if position is None:
+            return
+
+
+def _has_source(walk: _Pass, ids: list[Value]) -> Iterable[tuple[Value, bool]]:
+    route, retry = walk.route, walk.scene.retry
+    if not route.translation.changes_key:
+        blocks: list[Block | None] = [Block(id, {}) for id in ids]
+    else:
+        blocks = retry(walk.target.read, ids)
+    keys = [route.sources(block) for block in blocks if block is not None]
+    flat = [key for each in keys for key in each]
+    there = {encode(b.id) for b in retry(walk.source.read, flat) if b is not None}
+    for id, each in zip((b.id for b in blocks if b is not None), keys, strict=True):
+        yield id, any(encode(key) in there for key in each)
+
+
+def _checkpoint(walk: _Pass, task: Task, position: object, done: dict[str, int]) -> Task:
+    counts = {name: task.counts.get(name, 0) + n for name, n in done.items()}
+    counts[_KEYS] = counts.get(_KEYS, 0) % _MODULUS
+    task = replace(task, position=position, done=position is None, counts=counts)
+    walk.scene.control.checkpoint(walk.scene.run.id, task)
+    reached("verify.checkpointed")
+    return task
+
+
+__all__ = ["Mismatched", "Verification", "verify"]

@@ -1,0 +1,156 @@
+"""The plan: what a move would do now, as data that is written, reviewed and carried out.
+
+The JSON form is versioned by ``format``; ``docs/plan.schema.json`` is generated from here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from migrator.model.phase import Phase
+
+FORMAT = 1
+
+Severity = Literal["note", "warning", "accept", "error"]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing the plan must tell.
+
+    ``accept`` is carried out only after a person accepted it by its code; ``error`` never is.
+    """
+
+    code: str
+    severity: Severity
+    text: str
+    cls: str = ""
+    path: str = ""
+    count: Count = 0
+    keys: list[str] = []
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """One end of a move, as it is told to people."""
+
+    store: str
+    collection: str
+    representation: list[str]
+    name: str
+    layout: str
+
+    def __str__(self) -> str:
+        return f"{self.store}:{self.collection}"
+
+
+class EntryLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One entry of a block in a difference: ``+`` added, ``~`` changed, ``-`` removed."""
+
+    sign: Literal["+", "-", "~", "="]
+    path: str
+    bytes: Count = 0
+    fields: list[str] = []
+    detail: list[str] = []
+
+
+class BlockDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One block as an example, or each one with ``--full``."""
+
+    key: str
+    change: Literal["create", "change", "delete"]
+    entries: list[EntryLine]
+    more: Count = 0
+
+
+class KindCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many values of a kind stand at a path, and how the target holds them."""
+
+    path: str
+    kind: str
+    how: str
+    type: str
+    count: Count
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The largest of everything the target limits: bytes and levels."""
+
+    block: Count = 0
+    block_key: str = ""
+    block_limit: Count | None = None
+    key: Count = 0
+    key_limit: Count | None = None
+    nesting: Count = 0
+    nesting_limit: Count | None = None
+
+
+class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is planned for one move."""
+
+    cls: str
+    source: Place
+    target: Place
+    evolutions: list[str]
+    create: Count
+    change: Count
+    delete: Count
+    leave: Count
+    entries: Count
+    bytes: Count
+    entries_added: Count
+    entries_changed: Count
+    entries_removed: Count
+    exact: bool
+    bound: str
+    fresh: bool
+    read: Count
+    samples: list[BlockDiff]
+    kinds: list[KindCount]
+    sizes: Sizes
+    ranges: Count
+    page: Count
+    requests_read: Count
+    requests_write: Count
+    seconds: float
+    rate: float
+    rollback: list[str]
+    effective: bool
+    oversize: str
+
+    @property
+    def writes(self) -> int:
+        """Blocks that the target receives."""
+        return self.create + self.change
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The frozen answer to "what would this revision do now"."""
+
+    format: int = FORMAT
+    revision: str
+    message: str
+    env: str
+    made: str
+    fingerprint: str
+    targets: str
+    full: bool
+    moves: list[MovePlan]
+    findings: list[Finding]
+    gates: list[str]
+
+    @property
+    def blocks(self) -> int:
+        return sum(m.create + m.change + m.delete for m in self.moves)
+
+    @property
+    def errors(self) -> list[Finding]:
+        return [f for f in self.findings if f.severity == "error"]
+
+    @property
+    def to_accept(self) -> list[Finding]:
+        return [f for f in self.findings if f.severity == "accept"]
+
+
+PHASES = [phase.value for phase in Phase]

@@ -1,0 +1,97 @@
+"""Keys that the target can't tell apart, and references that lead nowhere."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+from migrator.model.block import Block, name
+from migrator.model.canonical import encode
+from migrator.model.value import Ref, Value, walk
+from migrator.planning.tally import Issues
+from migrator.ports import Collection
+from migrator.retry import Retry
+from migrator.route import Route
+
+
+class Collisions:
+    """Finds source keys that are one key by the target's own comparison (C09).
+
+    Only keys that the target folds are kept, in a temporary file: memory stays bounded.
+    """
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+        self._file = sqlite3.connect("")
+        self._file.execute("CREATE TABLE folded (key BLOB PRIMARY KEY, shown TEXT)")
+
+    def add(self, new: Block, issues: Issues) -> None:
+        """Take note of a block of the target-to-be."""
+        folded = self._route.target.same_key(new.id)
+        form = encode(folded)
+        shown = self._route.name(new.id)
+        if form == encode(new.id):
+            return
+        inserted = self._file.execute(
+            "INSERT INTO folded VALUES (?, ?) ON CONFLICT DO NOTHING", (form, shown)
+        )
+        if not inserted.rowcount:
+            (other,) = self._file.execute(
+                "SELECT shown FROM folded WHERE key = ?", (form,)
+            ).fetchone()
+            self._collides(issues, shown, other)
+
+    def close(self, folded: Iterator[Value], issues: Issues) -> None:
+        """Look for folded keys that are also there as they are; ``folded`` are those keys."""
+        for id in folded:
+            form = encode(id)
+            if form != encode(self._route.target.same_key(id)):
+                continue
+            row = self._file.execute("SELECT shown FROM folded WHERE key = ?", (form,)).fetchone()
+            if row is not None:
+                self._collides(issues, self._route.name(id), row[0])
+        self._file.close()
+
+    @property
+    def any(self) -> bool:
+        """Whether a key was folded at all."""
+        return self._file.execute("SELECT 1 FROM folded").fetchone() is not None
+
+    def _collides(self, issues: Issues, one: str, other: str) -> None:
+        text = f"keys that {self._route.move.target} can't tell apart, such as {one} and {other}"
+        issues.add("error", "E108", text, key=one)
+
+
+def dangling(
+    blocks: list[Block], there: dict[str, Collection], seen: set[bytes], retry: Retry
+) -> Iterator[tuple[str, str]]:
+    """References of these blocks to aggregates that are not there: reference, class.
+
+    ``seen`` keeps what was looked up; it is emptied when it grows, so that memory is bounded.
+    """
+    wanted: dict[str, dict[bytes, Value]] = {cls: {} for cls in there}
+    for block in blocks:
+        for ref in _references(block):
+            form = encode(ref)
+            if ref.cls in wanted and form not in seen:
+                wanted[ref.cls][form] = ref.id
+                seen.add(form)
+    for cls, refs in wanted.items():
+        found = retry(there[cls].read, list(refs.values())) if refs else []
+        for id, held in zip(refs.values(), found, strict=True):
+            if held is None:
+                yield name(cls, id), cls
+    if len(seen) > 100_000:
+        seen.clear()
+
+
+def _references(block: Block) -> list[Ref]:
+    found: list[Ref] = []
+
+    def visit(value: Value) -> None:
+        if type(value) is Ref:
+            found.append(value)
+
+    for value in block.entries.values():
+        walk(value, visit)
+    return found

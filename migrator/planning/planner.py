@@ -1,0 +1,201 @@
+"""Location, capabilities and a survey become a plan."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from migrator.model.move import At
+from migrator.model.plan import Finding, KindCount, MovePlan, Place, Plan
+from migrator.model.value import Kind
+from migrator.planning.survey import PAGE, Survey, Surveyor
+from migrator.planning.tally import Issues
+from migrator.ports import Collection, How, Json, Store
+from migrator.retry import Retry
+from migrator.route import Route
+
+RANGE_BLOCKS = 25_000
+MOST_RANGES = 64
+GATES = [
+    "findings accepted",
+    "verification clean",
+    "quarantine empty, or its keys accepted by name",
+]
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The revision that is planned, in the words of a plan."""
+
+    revision: str
+    message: str
+    env: str
+    declared: Json
+    settings: Json
+
+
+def make_plan(
+    subject: Subject,
+    routes: Sequence[Route],
+    referred: dict[str, Collection],
+    *,
+    full: bool,
+    workers: int,
+    progress: Progress,
+) -> Plan:
+    """Survey every move and write down what would happen. Raises Terminal for a missing source."""
+    moves: list[MovePlan] = []
+    findings: list[Finding] = []
+    retry = Retry()
+    for route in routes:
+        survey = Surveyor(
+            route,
+            retry,
+            full=full,
+            referred=referred,
+            progress=lambda done, of, cls=route.cls: progress(cls, done, of),  # type: ignore[misc]
+        ).run()
+        location_findings(route, survey)
+        moves.append(_move_plan(route, survey, workers))
+        findings += survey.issues.findings(route.cls)
+    return Plan(
+        revision=subject.revision,
+        message=subject.message,
+        env=subject.env,
+        made=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        fingerprint=fingerprint(subject, routes, retry),
+        targets=target_fingerprint(routes, retry),
+        full=full,
+        moves=moves,
+        findings=sorted(findings, key=lambda f: (_ORDER[f.severity], f.code, f.cls, f.path)),
+        gates=GATES,
+    )
+
+
+_ORDER = {"error": 0, "accept": 1, "warning": 2, "note": 3}
+
+
+def fingerprint(subject: Subject, routes: Sequence[Route], retry: Retry) -> str:
+    """What a run stands and falls with, to its end: script, settings and the sources' schema."""
+    sources = [[str(r.source_at), retry(r.source.schema)] for r in routes]
+    return _digest([subject.declared, subject.settings, sources])
+
+
+def target_fingerprint(routes: Sequence[Route], retry: Retry) -> str:
+    """The targets' schema; a plan is stale where it changed before the run began."""
+    return _digest([[str(r.move.target), retry(r.target.schema)] for r in routes])
+
+
+def _digest(parts: Json) -> str:
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def location_findings(route: Route, survey: Survey) -> None:
+    """Findings that come from where the move leads, not from single blocks."""
+    issues = survey.issues
+    for collection in (route.source, route.target):
+        for severity, code, text in collection.findings():
+            issues.add(severity, code, text)  # type: ignore[arg-type]
+    for store, at in ((route.target_store, route.move.target),):
+        facts = store.capabilities.layouts[layout_of(store, at)]
+        if not facts.effective:
+            text = f"in {at} a block is not one unit of distribution and atomicity ({facts.unit})"
+            issues.add("warning", "W110", text)
+    laws = route.translation.laws()
+    if laws.returns.broken:
+        issues.add("warning", "W111", f"not everything comes back: {laws.returns.broken}")
+    if laws.survives.broken:
+        issues.add("warning", "W112", f"a rollback loses: {laws.survives.broken}")
+    if laws.remark:
+        issues.add("note", "N113", laws.remark)
+    _mixed_kinds(survey, issues)
+    if survey.kinds is not None and survey.kinds.overflow:
+        issues.add("note", "N115", "there are too many different paths to count kinds for each")
+
+
+_NUMBERS = {Kind.INT32, Kind.INT64}
+
+
+def _mixed_kinds(survey: Survey, issues: Issues) -> None:
+    """Paths whose values are of several kinds (C24): kept as they are, but worth knowing."""
+    if survey.kinds is None:
+        return
+    for path, kinds in survey.kinds.paths.items():
+        real = {k: n for k, n in kinds.items() if k is not Kind.NULL}
+        if len(real) > 1 and not real.keys() <= _NUMBERS:
+            told = ", ".join(f"{k} in {n:,}" for k, n in sorted(real.items(), key=lambda x: -x[1]))
+            issues.add("warning", "W114", f"{told}: each is kept as it is", path=path)
+
+
+def layout_of(store: Store, at: At) -> str:
+    """The name of the layout at a location."""
+    return at.layout.name if at.layout is not None else store.capabilities.default_layout
+
+
+def place(store: Store, at: At, cls: str) -> Place:
+    """A location in the words of a plan."""
+    rules = at.rules(cls)
+    return Place(
+        store=at.store, collection=at.collection, representation=rules.texts, name=rules.name,
+        layout=layout_of(store, at),
+    )  # fmt: skip
+
+
+def _move_plan(route: Route, survey: Survey, workers: int) -> MovePlan:
+    writes = survey.create + survey.change
+    read = writes + survey.leave
+    rate = survey.read / survey.seconds if survey.seconds else 0.0
+    ranges = max(1, min(MOST_RANGES, -(-read // RANGE_BLOCKS)), min(workers, -(-read // PAGE)))
+    target = route.move.target
+    facts = route.target_store.capabilities.layouts[layout_of(route.target_store, target)]
+    laws = route.translation.laws()
+    return MovePlan(
+        cls=route.cls,
+        source=place(route.source_store, route.source_at, route.cls),
+        target=place(route.target_store, target, route.cls),
+        evolutions=[step.describe() for step in route.translation.chain],
+        create=survey.create,
+        change=survey.change,
+        delete=survey.delete,
+        leave=survey.leave,
+        entries=survey.entries,
+        bytes=survey.bytes,
+        entries_added=survey.added,
+        entries_changed=survey.changed,
+        entries_removed=survey.removed,
+        exact=survey.exact,
+        bound=survey.bound,
+        fresh=survey.fresh,
+        read=survey.read,
+        samples=survey.samples,
+        kinds=_kind_counts(survey),
+        sizes=survey.largest.sizes(route.target_store.capabilities),
+        ranges=ranges,
+        page=PAGE,
+        requests_read=-(-read // PAGE) if survey.fresh else 2 * -(-read // PAGE),
+        requests_write=-(-writes // PAGE) + -(-survey.delete // PAGE),
+        # A block is read, cut and written; the probe measured the first two at ``rate``.
+        seconds=round(2 * read / rate, 1) if rate else 0.0,
+        rate=round(rate, 1),
+        rollback=[text for text in (laws.returns.broken, laws.survives.broken) if text],
+        effective=facts.effective,
+        oversize=route.move.oversize,
+    )
+
+
+def _kind_counts(survey: Survey) -> list[KindCount]:
+    if survey.kinds is None:
+        return []
+    order = {How.REFUSED: 0, How.TAGGED: 1, How.NATIVE: 2}
+    return [
+        KindCount(path=path, kind=kind.value, how=held.how.value, type=held.type, count=count)
+        for (path, kind, held), count in sorted(
+            survey.kinds.counts.items(), key=lambda item: (order[item[0][2].how], item[0][0])
+        )
+    ]

@@ -1,0 +1,283 @@
+"""Reads both sides of a move and compares them, block by block, in bounded memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from migrator.errors import DoesNotFit, Refused
+from migrator.model.block import Block, join
+from migrator.model.canonical import encode
+from migrator.model.diff import differences, entry_changes, same_block
+from migrator.model.plan import BlockDiff, EntryLine
+from migrator.model.rules import CorruptBlock
+from migrator.model.translate import key_agrees
+from migrator.model.value import Value, show
+from migrator.planning.keys import Collisions, dangling
+from migrator.planning.tally import Issues, Kinds, Largest, key_bytes
+from migrator.ports import Collection
+from migrator.retry import Retry
+from migrator.route import Route, extra_blocks, pages
+
+PAGE = 500
+SAMPLES = 3
+LINES = 4
+SAMPLE_SIZE = 20_000
+ALL_UP_TO = 200_000
+
+
+@dataclass
+class Survey:
+    """What a survey found."""
+
+    read: int = 0
+    create: int = 0
+    change: int = 0
+    delete: int = 0
+    leave: int = 0
+    entries: int = 0
+    bytes: int = 0
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    exact: bool = True
+    bound: str = ""
+    fresh: bool = True
+    seconds: float = 0.0
+    samples: list[BlockDiff] = field(default_factory=list)
+    issues: Issues = field(default_factory=Issues)
+    largest: Largest = field(default_factory=Largest)
+    kinds: Kinds | None = None
+
+
+class Surveyor:
+    """Surveys one route; ``full`` reads everything and keeps every difference."""
+
+    def __init__(
+        self,
+        route: Route,
+        retry: Retry,
+        *,
+        full: bool,
+        progress: Callable[[int, int], None],
+        referred: dict[str, Collection],
+    ) -> None:
+        self.route = route
+        self.retry = retry
+        self.full = full
+        self.progress = progress
+        self.referred = referred
+        self.collisions = Collisions(route)
+        self._looked_up: set[bytes] = set()
+        self.found = Survey(kinds=Kinds(route.target, route.target_store.capabilities))
+
+    def run(self) -> Survey:
+        """Survey both sides. Raises Terminal where the source is not there."""
+        route, found = self.route, self.found
+        total = self.retry(route.source.statistics)
+        found.fresh = not self.retry(route.target.exists) or not self.retry(route.target.count)
+        began = time.monotonic()
+        sampled = total.blocks > ALL_UP_TO and not self.full
+        for blocks in self._sample() if sampled else self._all():
+            self._page(blocks)
+            self.progress(found.read, total.blocks)
+        found.seconds = time.monotonic() - began
+        self.collisions.close(self._folded(), found.issues)
+        if sampled:
+            self._extrapolate(self.retry(route.source.count))
+        elif not found.fresh:
+            self._extra()
+        return found
+
+    def _all(self) -> Iterator[list[Block]]:
+        for range_ in self.retry(self.route.source.split, 1):
+            for page in pages(self.route.source, range_, None, PAGE, self.retry):
+                self._damaged(page.damaged)
+                yield page.blocks
+
+    def _sample(self) -> Iterator[list[Block]]:
+        blocks = self.retry(self.route.source.sample, SAMPLE_SIZE)
+        for start in range(0, len(blocks), PAGE):
+            yield blocks[start : start + PAGE]
+
+    def _folded(self) -> Iterator[Value]:
+        """All keys of the source, where the target folded one; else none."""
+        if not self.collisions.any:
+            return
+        for blocks in self._all():
+            for block in blocks:
+                yield from (new.id for new in self._expected_or_none(block))
+
+    def _damaged(self, damaged: list[tuple[Value, str]]) -> None:
+        for key, reason in damaged:
+            self.found.read += 1
+            self._misfit("E101", f"can't be read: {reason}", self.route.name(key), "")
+
+    def _misfit(self, code: str, text: str, key: str, path: str) -> None:
+        aside = self.route.move.oversize == "quarantine"
+        if aside:
+            text += ", and will be set aside"
+        self.found.issues.add("accept" if aside else "error", code, text, key=key, path=path)
+
+    def _page(self, blocks: list[Block]) -> None:
+        expected: list[Block] = []
+        for block in blocks:
+            self.found.read += 1
+            expected += self._expected(block)
+        for new in expected:
+            self.collisions.add(new, self.found.issues)
+        for ref, _ in dangling(expected, self.referred, self._looked_up, self.retry):
+            self.found.issues.add(
+                "warning", "W109", "references that lead to no aggregate", key=ref
+            )
+        held: list[Block | None] = [None] * len(expected)
+        if not self.found.fresh:
+            held = self.retry(self.route.target.read, [block.id for block in expected])
+        for new, old in zip(expected, held, strict=True):
+            self._compare(new, old)
+
+    def _expected(self, block: Block) -> list[Block]:
+        """The target's blocks that can be written; findings for the others."""
+        route, name = self.route, self.route.name(block.id)
+        try:
+            self._check_identifier(block, name)
+            expected = route.expected(block)
+        except CorruptBlock as error:
+            self._misfit("E102", f"is damaged: {error}", name, "")
+            return []
+        except (DoesNotFit, Refused) as error:
+            self._misfit("E103", error.what, name, getattr(error, "path", ""))
+            return []
+        return [new for new in expected if self._fits(new, name)]
+
+    def _expected_or_none(self, block: Block) -> list[Block]:
+        try:
+            return self.route.expected(block)
+        except (CorruptBlock, DoesNotFit, Refused):
+            return []  # told by the first pass
+
+    def _check_identifier(self, block: Block, name: str) -> None:
+        path = self.route.move.identifier
+        if path is not None and not key_agrees(join(block), path):
+            self.found.issues.add(
+                "warning", "W104", "the identifier field does not agree with the block key",
+                key=name, path=path,
+            )  # fmt: skip
+
+    def _fits(self, block: Block, name: str) -> bool:
+        """Count kinds and sizes of a block; whether the target can hold it."""
+        route, found = self.route, self.found
+        limits = route.target_store.capabilities.limits
+        assert found.kinds is not None
+        refused = [r for path, value in block.entries.items() for r in found.kinds.add(path, value)]
+        for path, kind in refused:
+            self._misfit("E105", f"{kind} can't be held by {route.move.target}", name, path)
+        try:
+            size = route.target.size(block)
+        except DoesNotFit as error:
+            self._misfit("E103", error.what, name, error.path)
+            return False
+        key = key_bytes(block.id)
+        found.largest.add(name, size, key, block.entries)
+        over = [
+            ("E106", f"is over the limit of {limit:,} bytes for a {what}")
+            for what, taken, limit in (
+                ("block", size, limits.block_bytes),
+                ("key", key, limits.key_bytes),
+            )
+            if limit is not None and taken > limit
+        ]
+        for code, text in over:
+            self._misfit(code, text, name, "")
+        found.bytes += size
+        found.entries += len(block.entries)
+        return not refused and not over
+
+    def _compare(self, new: Block, old: Block | None) -> None:
+        found = self.found
+        if old is None:
+            found.create += 1
+            found.added += len(new.entries)
+            self._example(new, None, "create")
+        elif same_block(new, old):
+            found.leave += 1
+        else:
+            found.change += 1
+            changes = entry_changes(old.entries, new.entries)
+            found.added += len(changes.added)
+            found.changed += len(changes.changed)
+            found.removed += len(changes.removed)
+            self._example(new, old, "change")
+
+    def _example(self, new: Block, old: Block | None, change: str) -> None:
+        alike = sum(1 for sample in self.found.samples if sample.change == change)
+        if alike >= SAMPLES and not self.full:
+            return
+        if self.full and old is None and alike >= SAMPLES:
+            return  # a created block differs from nothing in every entry: counts say it all
+        lines = self._created(new) if old is None else self._changed(new, old)
+        kept = lines if self.full else lines[:LINES]
+        self.found.samples.append(
+            BlockDiff(
+                key=self.route.name(new.id),
+                change="create" if old is None else "change",
+                entries=kept,
+                more=len(lines) - len(kept),
+            )
+        )
+
+    def _created(self, new: Block) -> list[EntryLine]:
+        return [_line("+", path, value) for path, value in new.entries.items()]
+
+    def _changed(self, new: Block, old: Block) -> list[EntryLine]:
+        changes = entry_changes(old.entries, new.entries)
+        added = [_line("+", path, new.entries[path]) for path in changes.added]
+        removed = [_line("-", path, old.entries[path]) for path in changes.removed]
+        return added + [self._changed_line(path, new, old) for path in changes.changed] + removed
+
+    def _changed_line(self, path: str, new: Block, old: Block) -> EntryLine:
+        detail = [
+            found.text(masked=self.route.is_sensitive(found.path))
+            for found in differences(old.entries[path], new.entries[path], path)
+        ]
+        return _line("~", path, new.entries[path], detail if self.full else detail[:LINES])
+
+    def _extra(self) -> None:
+        """Blocks of the target that the source does not have."""
+        route, found = self.route, self.found
+        for range_ in self.retry(route.target.split, 1):
+            for page in pages(route.target, range_, None, PAGE, self.retry):
+                for block in extra_blocks(route, page.blocks, self.retry):
+                    found.delete += 1
+                    found.removed += len(block.entries)
+                    found.issues.add(
+                        "accept", "A107",
+                        f"{route.move.target} holds blocks that {route.source_at} lacks: "
+                        "they will be deleted",
+                        key=route.name(block.id),
+                    )  # fmt: skip
+
+    def _extrapolate(self, blocks: int) -> None:
+        found = self.found
+        seen = max(1, found.read)
+        for name in ("create", "change", "leave", "entries", "bytes", "added", "changed"):
+            setattr(found, name, round(getattr(found, name) * blocks / seen))
+        if found.fresh:
+            found.create = blocks
+        found.exact = False
+        # Rule of three: a trait absent from n blocks taken at random is, with 95% confidence,
+        # in fewer than 3/n of all.
+        found.bound = (
+            f"{seen:,} of {blocks:,} blocks read; what none of them shows may still be in up to "
+            f"{round(3 * blocks / seen):,} others (95% confidence); read all with --full"
+        )
+
+
+def _line(
+    sign: Literal["+", "~", "-"], path: str, value: Value, detail: list[str] | None = None
+) -> EntryLine:
+    fields = [show(name) for name in value] if type(value) is dict else []
+    size = len(encode(value))
+    return EntryLine(sign=sign, path=path, bytes=size, fields=fields, detail=detail or [])

@@ -1,0 +1,118 @@
+"""A move with both its ends open: what planning, backfill and verification walk along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from migrator.model.block import Block, cut, join, name
+from migrator.model.canonical import encode
+from migrator.model.move import At, Move
+from migrator.model.path import Steps, parse_path
+from migrator.model.rules import (
+    Representation,
+    parse_pattern,
+    pattern_matches,
+)
+from migrator.model.translate import Translation
+from migrator.model.value import Value
+from migrator.ports import Collection, Json, Observer, Page, Store
+from migrator.retry import Retry
+
+
+@dataclass
+class Route:
+    """One move, opened."""
+
+    number: int
+    move: Move
+    source_at: At
+    source: Collection
+    target: Collection
+    source_store: Store
+    target_store: Store
+    translation: Translation
+    representation: Representation
+    passes_through: bool
+
+    @property
+    def cls(self) -> str:
+        return self.move.cls
+
+    def name(self, id: Value) -> str:
+        """How a block of this move is named to people."""
+        return name(self.cls, id)
+
+    def expected(self, block: Block) -> list[Block]:
+        """The blocks that the target must hold for a block of the source.
+
+        Raises CorruptBlock for entries that give no aggregate, DoesNotFit for a value that an
+        evolution can't take.
+        """
+        if self.passes_through:
+            return [block]
+        aggregate = join(block)
+        if self.translation.identity:
+            return [cut(aggregate, self.representation)]
+        return [cut(new, self.representation) for new in self.translation.forward(aggregate)]
+
+    def sources(self, block: Block) -> list[Value]:
+        """The keys of the source that a block of the target comes from."""
+        if not self.translation.changes_key:
+            return list(self.translation.sources(block.id, {}))
+        return list(self.translation.sources(block.id, join(block).value))
+
+    def is_sensitive(self, path: str) -> bool:
+        """Whether the value at a path must never be shown."""
+        steps = parse_path(path) if path and not path.startswith("(") else ()
+        return any(_begins(pattern, steps) for pattern in self.move.sensitive)
+
+
+def _begins(pattern: str, steps: Steps) -> bool:
+    """Whether a path lies at or below a pattern, or above it (and so shows what is below)."""
+    wanted = parse_pattern(pattern)
+    shared = min(len(wanted), len(steps))
+    return pattern_matches(wanted[:shared], steps[:shared])
+
+
+def open_route(number: int, move: Move, source_at: At, store: Callable[[str], Store]) -> Route:
+    """Open both ends of a move. Raises Refused where script and stores do not fit."""
+    source_store, target_store = store(source_at.store), store(move.target.store)
+    source_rules, target_rules = source_at.rules(move.cls), move.target.rules(move.cls)
+    translation = Translation(move, source_rules, target_rules)
+    return Route(
+        number,
+        move,
+        source_at,
+        source_store.collection(move.cls, source_at),
+        target_store.collection(move.cls, move.target),
+        source_store,
+        target_store,
+        translation,
+        target_rules,
+        translation.identity and source_rules.rules == target_rules.rules,
+    )
+
+
+def pages(
+    reader: Observer, range_: Json, position: Json, limit: int, retry: Retry
+) -> Iterator[Page]:
+    """The pages of a range from a position to its end."""
+    while True:
+        page = retry(reader.page, range_, position, limit)
+        yield page
+        if page.next is None:
+            return
+        position = page.next
+
+
+def extra_blocks(route: Route, blocks: list[Block], retry: Retry) -> list[Block]:
+    """Those blocks of the target that no block of the source accounts for."""
+    keys = [route.sources(block) for block in blocks]
+    flat = [key for each in keys for key in each]
+    there = {encode(b.id) for b in retry(route.source.read, flat) if b is not None}
+    return [
+        block
+        for block, each in zip(blocks, keys, strict=True)
+        if not any(encode(key) in there for key in each)
+    ]
