@@ -85,10 +85,10 @@ format: install ## Let ruff mend what it can
 	$(BIN)/ruff format
 
 docs: install ## Build the documentation into site/; a dead link fails
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 docs-serve: install ## Show the documentation while you write
-	$(BIN)/mkdocs serve
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 bench: install ## Run the benchmarks (minutes; wants the test servers)
 	$(BIN)/python -m tests.benchmarks $(ARGS)
