@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from migrator.errors import Refused, Terminal
-from migrator.model.url import decoded, without_password
+from migrator.model.url import decoded, mask, without_password
 from migrator.ports import Secret
 
 COMMAND_SECONDS = 30
@@ -113,14 +113,17 @@ def open_url(text: str, where: str) -> tuple[str, Secret | None]:
     """A URL with its variables filled in and its password taken out, as a function.
 
     A variable that stands for the password is taken as it is; a password written out, or one
-    inside a variable that holds a whole URL, is percent-encoded as usual.
-    Raises Refused where the password's end can't be told, Terminal as ``fill`` does.
+    inside a variable that holds a whole URL, is percent-encoded as usual. Raises Refused where
+    the password's end can't be told or the query holds a secret, Terminal as ``fill`` does.
     """
     try:
         bare, password = without_password(text)
         filled, inner = without_password(fill(bare, where))
     except ValueError as error:
         raise Refused(str(error), where=where, hint="write it apart: password = ...") from None
+    if mask(filled) != filled:
+        hint = "write it apart: password = ... or options = ..."
+        raise Refused("the query of the URL holds a secret", where=where, hint=hint)
     if password is not None:
         template = password
         return filled, lambda: fill(template, where, decoded)

@@ -8,8 +8,13 @@ from urllib.parse import unquote
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _USER = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]*://[^:/?#@\s]*):(?P<password>[^/?#\s]*)@")
 # A password that was not percent-encoded may hold the very characters that end an authority;
-# a message had better lose part of a host than show part of a password.
-_SLOPPY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^:/?#@\[\s]*):(?!\d*(?:[/?#,]|$)).*@", re.DOTALL)
+# a message had better lose part of a host than show part of a password. A port with an @ in the
+# query behind it is no such password.
+_PORT = r"\d*(?:[/,][^@?]*)?\?[^@]*="
+_SLOPPY = re.compile(
+    rf"([A-Za-z][A-Za-z0-9+.-]*://[^:/?#@\[\s]*):(?!{_PORT}).*@",
+    re.DOTALL,
+)
 _QUERY = re.compile(r"(?i)([?&;][^=&;\s]*(?:pass|pwd|secret|token|credential)[^=&;\s]*=)[^&;#\s]*")
 
 

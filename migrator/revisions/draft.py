@@ -252,7 +252,8 @@ def repartitioned(cls: str, at: At, collection: str) -> str:
     parts = [Part(quoted(at.store)), Part(quoted(collection)), Part(rules, "representation=")]
     if at.layout is not None and at.tables is None and not at.layout.options:
         parts.append(Part(quoted(at.layout.name), "layout="))
-    lies = f"# {cls} lies at {at} now, as {', '.join(now)}."
+    layout = f" in layout {at.layout.name}" if at.layout is not None else ""
+    lies = f"# {cls} lies at {at}{layout} now, as {', '.join(now)}."
     move = _broken([Part(quoted(cls)), Part(Group("At(", parts), "target=")])
     return f"{_comment(lies)}\nmove = {move}\n"
 
