@@ -42,7 +42,10 @@ class Held:
 
 @dataclass(frozen=True)
 class Limits:
-    """Upper bounds, None where there is none: bytes, levels of nesting, blocks in a request."""
+    """Upper bounds, None where there is none: bytes, levels of nesting, blocks in a request.
+
+    What keeps within them fits; a little more may fit too, and is then kept exactly.
+    """
 
     block_bytes: int | None = None
     entry_bytes: int | None = None
@@ -185,7 +188,7 @@ class Collection(Observer, Protocol):
         """Put whole blocks, durably and idempotently; entries they no longer have go.
 
         Each block becomes visible whole. Returns the bytes sent. Raises DoesNotFit, naming
-        the block, before anything of the batch is written.
+        the block, before anything of the batch is written; so does a block without entries.
         """
 
     def patch(self, patches: Sequence[Patch]) -> None:

@@ -109,9 +109,13 @@ def to_carrier(value: Value) -> tuple[str, Value]:
             return "bytes", base64.b64encode(value).decode()
         case v.Binary():
             return f"binary:{value.subtype}", base64.b64encode(value.data).decode()
+        case dt.datetime() if value.tzinfo is None:
+            return "local timestamp", value.isoformat()
         case dt.datetime():
-            text = value.astimezone(dt.UTC).isoformat() if value.tzinfo else value.isoformat()
-            return ("timestamp" if value.tzinfo else "local timestamp"), text
+            try:
+                return "timestamp", value.astimezone(dt.UTC).isoformat()
+            except OverflowError:  # a zone carries it over the edge of the years 1 to 9999
+                return "timestamp ns", str(v.nanos_of(value))
         case dt.date():
             return "date", value.isoformat()
         case dt.time():

@@ -15,19 +15,25 @@ import msgpack
 from migrator.errors import DoesNotFit
 from migrator.model import tags, witness
 from migrator.model.block import Block
-from migrator.model.value import INT64_MAX, INT64_MIN, Int64, Value, depth
+from migrator.model.value import INT64_MAX, INT64_MIN, Int64, Set, Value, depth
 
 Column: TypeAlias = str | int | bytes
 Decode: TypeAlias = Callable[[bytes], Value]
 
-NESTING = 200
+# What every supported msgpack carries; some carry more. Sets pass through Python code.
+NESTING = 500
+SET_NESTING = 100
+LENGTH = 1_000_000_000  # SQLite's own bound for a value
 TAGGED, INT64 = 1, 2
+_UNFIT = (TypeError, ValueError, OverflowError, RecursionError)
 _LONG = struct.Struct(">q")
 
 
 def _extend(value: Value) -> msgpack.ExtType:
     if type(value) is Int64:
         return msgpack.ExtType(INT64, _LONG.pack(value))
+    if type(value) is Set and depth(value) > SET_NESTING:
+        raise ValueError(f"sets nest deeper than {SET_NESTING}")
     return msgpack.ExtType(TAGGED, encode(list(tags.to_carrier(value))))
 
 
@@ -78,11 +84,19 @@ def to_column(value: Value) -> Column:
     return encode(value)
 
 
-def from_column(column: Column) -> Value:
+def from_column(column: Column, decode: Decode) -> Value:
     """The key behind a column."""
     if type(column) is bytes:
         return from_name(column) if column[:1] == b"\xc1" else decode(column)
     return column
+
+
+def key_column(id: Value) -> Column:
+    """``to_column`` for a block that is to be written. Raises DoesNotFit naming the key."""
+    try:
+        return to_column(id)
+    except _UNFIT as error:
+        raise DoesNotFit(f"the key can't be held: {error}", key=id) from None
 
 
 def to_name(name: str) -> str | bytes:
@@ -102,7 +116,9 @@ def from_name(name: str | bytes) -> str:
 
 def rows(block: Block) -> list[tuple[Column, str | bytes, bytes, int | None]]:
     """The rows of a block. Raises DoesNotFit naming key and path."""
-    column = to_column(block.id)
+    if not block.entries:
+        raise DoesNotFit("a block has at least one entry", key=block.id)
+    column = key_column(block.id)
     return [
         (column, to_name(path), _encode_entry(block, path, value), block.expires)
         for path, value in block.entries.items()
@@ -111,7 +127,11 @@ def rows(block: Block) -> list[tuple[Column, str | bytes, bytes, int | None]]:
 
 def _encode_entry(block: Block, path: str, value: Value) -> bytes:
     try:
-        return encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        why = f"nests deeper than {NESTING}" if depth(value) > NESTING else str(error)
-        raise DoesNotFit(why, key=block.id, path=path) from None
+        data = encode(value)
+    except _UNFIT as error:
+        raise DoesNotFit(f"it can't be held: {error}", key=block.id, path=path) from None
+    if len(data) > LENGTH:
+        raise DoesNotFit(
+            f"{len(data):,} bytes are over the limit of {LENGTH:,}", key=block.id, path=path
+        )
+    return data

@@ -31,20 +31,20 @@ class EntriesReader:
         self.cls = cls
         self.at = at
         self._decode = decode
-        self._table: str | None = None
 
     @property
     def where(self) -> str:
         return f"{self.store.name}:{self.at.collection}"
 
     def table(self, connection: sqlite3.Connection) -> str | None:
-        """The table of this collection, None where it was not created."""
-        if self._table is None:
-            row = connection.execute(
-                "SELECT id FROM collections WHERE name = ?", (self.at.collection,)
-            ).fetchone()
-            self._table = row and f"entries_{row[0]}"
-        return self._table
+        """The table of this collection, None where it was not created.
+
+        Looked up each time: another process may have dropped it and made it anew.
+        """
+        row = connection.execute(
+            "SELECT id FROM collections WHERE name = ?", (self.at.collection,)
+        ).fetchone()
+        return f"entries_{row[0]}" if row else None
 
     def _must(self, connection: sqlite3.Connection) -> str:
         table = self.table(connection)
@@ -85,13 +85,27 @@ class EntriesReader:
         for block, entry, value, expires in cursor:
             if block != current or type(block) is not type(current):
                 if len(page.blocks) >= limit or page.bytes > PAGE_BYTES:
-                    return current
+                    break
                 current = block
                 entries = {}
-                page.blocks.append(Block(codec.from_column(block), entries, expires))
-            entries[entry if type(entry) is str else codec.from_name(entry)] = decode(value)
+                page.blocks.append(self._begin(block, entries, expires, page))
+            try:
+                entries[entry if type(entry) is str else codec.from_name(entry)] = decode(value)
+            except Exception as error:  # noqa: BLE001 - whatever foreign bytes provoke
+                _damage(page, f"entry {entry!r}: {error}")
             page.bytes += len(value)
-        return None
+        else:
+            current = None
+        if page.damaged:
+            page.blocks = [block for block in page.blocks if block.entries]
+        return current
+
+    def _begin(self, column: Column, entries: Entries, expires: int | None, page: Page) -> Block:
+        try:
+            return Block(codec.from_column(column, self._decode), entries, expires)
+        except Exception as error:  # noqa: BLE001 - whatever foreign bytes provoke
+            page.damaged.append((column, f"its key: {error}"))
+            return Block(column, {})
 
     def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
         low, high = cast("tuple[Json, Json]", range_)
@@ -107,11 +121,11 @@ class EntriesReader:
                 f"ORDER BY block LIMIT {int(limit)}",
                 bounds,
             ).fetchall()
-        ids = [codec.from_column(row[0]) for row in rows]
+        ids = [codec.from_column(row[0], self._decode) for row in rows]
         return ids, _position(rows[-1][0]) if len(rows) == limit else None
 
     def read(self, ids: Sequence[Value]) -> list[Block | None]:
-        columns = [codec.to_column(id) for id in ids]
+        columns = [codec.key_column(id) for id in ids]
         found: dict[tuple[type, Column], Block] = {}
         with self.store.reading(self.where) as connection:
             table = self.table(connection)
@@ -127,23 +141,47 @@ class EntriesReader:
                 )
                 while self._gather(cursor, page, _IN) is not None:
                     pass  # pragma: no cover - a chunk is never longer than a page
+                for id, reason in page.damaged:
+                    raise self._unreadable(id, reason)
                 for block in page.blocks:
                     column = codec.to_column(block.id)
                     found[type(column), column] = block
         return [found.get((type(column), column)) for column in columns]
 
     def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
-        column = codec.to_column(id)
-        with self.store.reading(self.where) as connection:
+        column = codec.key_column(id)
+        entries: Entries = {}
+        with self.store.snapshot(self.where) as connection:
             table = self.table(connection)
             if table is None or not _present(connection, table, column):
                 return None
-            rows = connection.execute(
-                f"SELECT entry, value FROM {table} WHERE block = ? "  # noqa: S608
-                f"AND entry IN ({','.join('?' * len(paths))})",
-                [column, *map(codec.to_name, paths)],
-            ).fetchall()
-        return {codec.from_name(entry): self._decode(value) for entry, value in rows}
+            for start in range(0, len(paths), _IN):
+                chunk = [codec.to_name(path) for path in paths[start : start + _IN]]
+                rows = connection.execute(
+                    f"SELECT entry, value FROM {table} WHERE block = ? "  # noqa: S608
+                    f"AND entry IN ({','.join('?' * len(chunk))})",
+                    [column, *chunk],
+                )
+                for entry, value in rows:
+                    try:
+                        entries[codec.from_name(entry)] = self._decode(value)
+                    except Exception as error:  # noqa: BLE001 - whatever foreign bytes provoke
+                        raise self._unreadable(id, f"entry {entry!r}: {error}") from None
+        return entries
+
+    def _unreadable(self, id: Value, reason: str) -> Terminal:
+        return Terminal(
+            f"{name(self.cls, id)} can't be read: {reason}",
+            where=self.where,
+            hint="somebody else wrote to this file; restore the block or delete it",
+        )
+
+
+def _damage(page: Page, reason: str) -> None:
+    """Note that the last block can't be read; without entries it leaves the page at its end."""
+    block = page.blocks[-1]
+    block.entries = {}
+    page.damaged.append((block.id, reason))
 
 
 def _present(connection: sqlite3.Connection, table: str, column: Column) -> bool:
@@ -181,7 +219,6 @@ class EntriesCollection(EntriesReader):
                 "INSERT INTO collections (name) VALUES (?) ON CONFLICT DO NOTHING",
                 (self.at.collection,),
             )
-            self._table = None
             table = self._must(connection)
             connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {table} "
@@ -197,7 +234,6 @@ class EntriesCollection(EntriesReader):
             if table is not None:
                 connection.execute(f"DROP TABLE IF EXISTS {table}")
                 connection.execute("DELETE FROM collections WHERE name = ?", (self.at.collection,))
-            self._table = None
 
     def schema(self) -> Json:
         return {"layout": "entries"} if self.exists() else None
@@ -254,7 +290,7 @@ class EntriesCollection(EntriesReader):
                 self._patch(connection, table, patch)
 
     def _patch(self, connection: sqlite3.Connection, table: str, patch: Patch) -> None:
-        column = codec.to_column(patch.id)
+        column = codec.key_column(patch.id)
         found = connection.execute(
             f"SELECT expires FROM {table} WHERE block = ? LIMIT 1",  # noqa: S608
             (column,),
@@ -268,7 +304,7 @@ class EntriesCollection(EntriesReader):
         connection.executemany(
             f"INSERT INTO {table} VALUES (?, ?, ?, ?) "  # noqa: S608
             "ON CONFLICT (block, entry) DO UPDATE SET value = excluded.value",
-            codec.rows(Block(patch.id, patch.set, found[0])),
+            codec.rows(Block(patch.id, patch.set, found[0])) if patch.set else (),
         )
 
     def delete(self, addresses: Sequence[Address]) -> None:

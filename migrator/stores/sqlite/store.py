@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from migrator.ports import (
     ServerInfo,
     StoreSettings,
 )
-from migrator.stores.sqlite.codec import NESTING
+from migrator.stores.sqlite.codec import LENGTH, NESTING
 from migrator.stores.sqlite.collection import EntriesCollection
 
 FORMAT = 1
@@ -52,9 +53,7 @@ CAPABILITIES = Capabilities(
     kinds={kind: Held(How.NATIVE, "msgpack" if kind in _PLAIN else "msgpack ext") for kind in Kind},
     key_kinds=frozenset(Kind),
     key_order="numbers, then text by UTF-8 bytes, then other kinds by their encoding",
-    limits=Limits(
-        block_bytes=None, entry_bytes=1_000_000_000, key_bytes=1_000_000_000, nesting=NESTING
-    ),
+    limits=Limits(block_bytes=None, entry_bytes=LENGTH, key_bytes=LENGTH, nesting=NESTING),
     expiry=True,
     transactions=True,
 )
@@ -102,6 +101,17 @@ class EmbeddedStore:
             raise translate(error, where or self.name, self.path) from error
 
     @contextmanager
+    def snapshot(self, where: str = "") -> Iterator[sqlite3.Connection]:
+        """As ``reading``, for several statements that see one state."""
+        with self.reading(where) as connection:
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
     def writing(self, where: str = "") -> Iterator[sqlite3.Connection]:
         """A write transaction: durable when the block ends, undone when it raises."""
         with self.reading(where) as connection:
@@ -116,12 +126,17 @@ class EmbeddedStore:
 
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
+        # A connection carried over a fork would corrupt the file: a child opens its own.
+        if connection is None or self._local.pid != os.getpid():
             connection = _connect(self.path)
+            try:
+                _prepare(connection, self.path, self.name)
+            except BaseException:
+                connection.close()
+                raise
             with self._lock:
                 self._open.append(connection)
-            self._local.connection = connection
-            _prepare(connection, self.path, self.name)
+            self._local.connection, self._local.pid = connection, os.getpid()
         return connection
 
 
@@ -140,26 +155,34 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, name: str) -> None:
+    # One transaction, so that a file in the making by another process is seen before or after.
+    connection.execute("BEGIN")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     mine = connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION_ID
-    if version == 0 and not mine:
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if tables:
-            raise Refused(
-                f"{path} is a SQLite database of somebody else's, no embedded store",
-                where=name,
-                hint="for its tables use a URL that begins with sqlite://",
-            )
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    connection.execute("COMMIT")
+    if not mine and (tables or version):
+        raise Refused(
+            f"{path} is a SQLite database of somebody else's, no embedded store",
+            where=name,
+            hint="for its tables use a URL that begins with sqlite://",
+        )
+    if version > FORMAT:
+        raise Refused(
+            f"{path} has format {version}; this version reads {FORMAT}",
+            where=name,
+            hint="use the version of migrator that wrote it, or a newer one",
+        )
+    if not mine:
         connection.execute("PRAGMA journal_mode = WAL")
+        # AUTOINCREMENT: the number of a dropped collection must not name another one.
         connection.executescript(
             f"BEGIN IMMEDIATE;"
             f"CREATE TABLE IF NOT EXISTS collections "
-            f"(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);"
+            f"(id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);"
             f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {FORMAT};"
             f"COMMIT;"
         )
-    elif version > FORMAT:
-        raise Refused(f"{path} has format {version}; this version reads {FORMAT}", where=name)
     # A checkpoint lies in another file: after a power cut it must not be ahead of the data.
     connection.execute("PRAGMA synchronous = FULL")
 

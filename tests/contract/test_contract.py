@@ -1,0 +1,31 @@
+"""Every store keeps every promise of the ports."""
+
+from __future__ import annotations
+
+import pkgutil
+
+import pytest
+
+import migrator.stores
+from migrator.ports import Store
+from migrator.testing.contract import ContractCase, StoreContract
+from tests.contract.cases import CASES
+
+
+class TestStores(StoreContract):
+    @pytest.fixture(scope="class", params=CASES, ids=str)
+    @classmethod
+    def case(cls, request: pytest.FixtureRequest) -> ContractCase:
+        case: ContractCase = request.param
+        return case
+
+    def test_every_layout_has_a_case(self, case: ContractCase, store: Store) -> None:
+        layouts = {other.layout for other in CASES if other.name == case.name}
+        assert layouts == set(store.capabilities.layouts)
+
+
+def test_every_store_has_a_case() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(migrator.stores.__path__)}
+    missing = modules - {case.module for case in CASES}
+    assert not missing, f"no line in tests/contract/cases.py for migrator.stores.{missing}"
+    assert len(set(map(str, CASES))) == len(CASES), "two cases have one name and layout"
