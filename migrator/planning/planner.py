@@ -126,7 +126,7 @@ def _mixed_kinds(survey: Survey, issues: Issues) -> None:
     """Paths whose values are of several kinds (C24): kept as they are, but worth knowing."""
     if survey.kinds is None:
         return
-    for path, kinds in survey.kinds.paths.items():
+    for path, kinds in survey.kinds.by_path().items():
         real = {k: n for k, n in kinds.items() if k is not Kind.NULL}
         if len(real) > 1 and not real.keys() <= _NUMBERS:
             told = ", ".join(f"{k} in {n:,}" for k, n in sorted(real.items(), key=lambda x: -x[1]))
@@ -195,7 +195,7 @@ def _kind_counts(survey: Survey) -> list[KindCount]:
     order = {How.REFUSED: 0, How.TAGGED: 1, How.NATIVE: 2}
     return [
         KindCount(path=path, kind=kind.value, how=held.how.value, type=held.type, count=count)
-        for (path, kind, held), count in sorted(
-            survey.kinds.counts.items(), key=lambda item: (order[item[0][2].how], item[0][0])
+        for path, kind, held, count in sorted(
+            survey.kinds.counted(), key=lambda row: (order[row[2].how], row[0], row[1])
         )
     ]

@@ -6,11 +6,13 @@ of each finding only the first keys are kept.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from migrator.model.path import child
 from migrator.model.plan import Finding, Severity, Sizes
 from migrator.model.rules import general_path
-from migrator.model.value import Kind, Ref, Set, Value, depth, kind_of
+from migrator.model.value import Kind, Value, depth, kind_of, show
 from migrator.ports import Capabilities, Collection, Held, How
 
 MAX_PATHS = 2_000
@@ -57,58 +59,86 @@ class Issues:
         return [issue.finding(cls) for issue in self._by.values()]
 
 
+class _Node:
+    """One general path: how many values of each kind stand there, and what lies below."""
+
+    __slots__ = ("below", "counts", "items")
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[Kind, Held], int] = {}
+        self.below: dict[str, _Node] = {}
+        self.items: _Node | None = None
+
+
 class Kinds:
     """Counts the kinds of value at each path, as the target would hold them."""
 
     def __init__(self, target: Collection, capabilities: Capabilities) -> None:
-        self._target = target
-        self._capabilities = capabilities
-        self.counts: dict[tuple[str, Kind, Held], int] = {}
-        self.paths: dict[str, dict[Kind, int]] = {}
+        self._needs_tag = target.needs_tag
+        self._rows = {kind: (kind, held) for kind, held in capabilities.kinds.items()}
+        self._roots: dict[str, _Node] = {}
+        self._refused: list[tuple[str, Kind]] = []
+        self._nodes = 0
         self.overflow = False
 
     def add(self, path: str, value: Value) -> list[tuple[str, Kind]]:
         """Count a value and what is in it; the paths of what the target refuses."""
-        refused: list[tuple[str, Kind]] = []
-        self._walk(general_path(path), value, refused)
-        return refused
+        general = general_path(path)
+        root = self._roots.get(general)
+        if root is None:
+            root = self._roots[general] = self._node()
+        self._refused = []
+        self._walk(root, value, general)
+        return self._refused
 
-    def _walk(self, path: str, value: Value, refused: list[tuple[str, Kind]]) -> None:
+    def _node(self) -> _Node:
+        self._nodes += 1
+        return _Node()
+
+    def _walk(self, node: _Node, value: Value, path: str) -> None:
         kind = kind_of(value)
-        held = self._target.needs_tag(value) or self._capabilities.kinds[kind]
-        if held.how is How.REFUSED:
-            refused.append((path, kind))
-        self._count(path, kind, held)
-        if type(value) is dict:
-            for name, item in value.items():
-                self._walk(_below(path, name), item, refused)
-        elif type(value) is list or type(value) is Set:
-            for item in value:
-                self._walk(path + "[*]", item, refused)
+        held = self._needs_tag(value)
+        row = self._rows[kind] if held is None else (kind, held)
+        counts = node.counts
+        counts[row] = counts.get(row, 0) + 1
+        if row[1].how is How.REFUSED:
+            self._refused.append((path, kind))
+        if kind is Kind.RECORD:
+            for name, item in value.items():  # type: ignore[attr-defined]
+                below = node.below.get(name)
+                if below is None:
+                    if self._nodes >= MAX_PATHS:
+                        self.overflow = True
+                        continue
+                    below = node.below[name] = self._node()
+                self._walk(below, item, path)
+        elif kind is Kind.LIST or kind is Kind.SET:
+            if node.items is None:
+                node.items = self._node()
+            for item in value:  # type: ignore[attr-defined]
+                self._walk(node.items, item, path)
 
-    def _count(self, path: str, kind: Kind, held: Held) -> None:
-        at = self.paths.get(path)
-        if at is None:
-            if len(self.paths) >= MAX_PATHS:
-                self.overflow = True
-                return
-            at = self.paths[path] = {}
-        at[kind] = at.get(kind, 0) + 1
-        self.counts[path, kind, held] = self.counts.get((path, kind, held), 0) + 1
+    def counted(self) -> Iterator[tuple[str, Kind, Held, int]]:
+        """Every path with the kinds that stand there."""
+        for path, root in self._roots.items():
+            yield from _counted(path, root)
+
+    def by_path(self) -> dict[str, dict[Kind, int]]:
+        """How many values of each kind stand at each path."""
+        found: dict[str, dict[Kind, int]] = {}
+        for path, kind, _, count in self.counted():
+            at = found.setdefault(path, {})
+            at[kind] = at.get(kind, 0) + count
+        return found
 
 
-_names: dict[str, str] = {}
-
-
-def _below(path: str, name: str) -> str:
-    from migrator.model.path import escape
-
-    escaped = _names.get(name)
-    if escaped is None:
-        escaped = escape(name)
-        if len(_names) < MAX_PATHS:
-            _names[name] = escaped
-    return f"{path}.{escaped}" if path else escaped
+def _counted(path: str, node: _Node) -> Iterator[tuple[str, Kind, Held, int]]:
+    for (kind, held), count in node.counts.items():
+        yield path, kind, held, count
+    for name, below in node.below.items():
+        yield from _counted(child(path, name), below)
+    if node.items is not None:
+        yield from _counted(path + "[*]", node.items)
 
 
 @dataclass
@@ -137,6 +167,4 @@ class Largest:
 
 def key_bytes(id: Value) -> int:
     """About how many bytes a key takes: the text it is written as."""
-    from migrator.model.value import show
-
-    return len(show(id).encode("utf-8", "surrogatepass")) if not isinstance(id, Ref) else 0
+    return len(show(id).encode("utf-8", "surrogatepass"))

@@ -340,9 +340,8 @@ def _quarantine_of(run: str, move: int, key: str) -> sa.Delete:
 
 def _run_row(run: Run) -> dict[str, object]:
     row = dict(run.__dict__)
-    return {**row, "phase": run.phase.value, "primary_side": row.pop("primary")} | {
-        k: v for k, v in row.items() if k not in ("primary", "phase")
-    }
+    row["primary_side"] = row.pop("primary")
+    return row
 
 
 def _run(row: RowMapping) -> Run:
