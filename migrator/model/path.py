@@ -20,6 +20,7 @@ _TOKEN = re.compile(r"\[(\d+)\]|(\.?)((?:[^.\[\]\\*\0]|\\[.\[\]\\*0e])+)", re.DO
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
+@lru_cache(maxsize=65_536)
 def escape(name: str) -> str:
     """A field name as it stands in a path."""
     if not name:

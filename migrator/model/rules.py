@@ -12,16 +12,19 @@ elements of a list does it stay behind, empty, to hold the place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import TypeAlias
 
 from migrator.errors import Refused
+from migrator.model.assemble import GONE, CorruptBlock, Entries, assemble
 from migrator.model.path import child, escape, format_path, parse_path, unescape
 from migrator.model.value import Record, Set, Value
 
-Entries: TypeAlias = dict[str, Value]
+# Paths of elements are built once for so many of a top-level list: the hot path of ROUNDS.
+_FEW = 64
 
 
 class Any_(Enum):
@@ -33,13 +36,6 @@ class Any_(Enum):
 
 
 PatternStep: TypeAlias = str | int | Any_
-
-
-class _Gone(Enum):
-    GONE = 0
-
-
-GONE = _Gone.GONE
 
 
 @dataclass(frozen=True)
@@ -105,40 +101,65 @@ def _take(value: Value, rule: Rule, at: int, path: str, entries: Entries) -> Val
     if step is Any_.DEEP:
         return _take_atoms(value, path, entries, top=True)
     if type(value) is dict:
-        if step is Any_.FIELD:
-            names = list(value)
-        elif type(step) is str and step in value:
-            names = [step]
-        else:
-            return value
-        left: Record = value
-        for name in names:
-            rest = _take(value[name], rule, at + 1, child(path, name), entries)
-            if rest is value[name]:
-                continue
-            if left is value:
-                left = dict(value)
-            if rest is GONE:
-                del left[name]
-            else:
-                left[name] = rest
-        return left if left or not value else GONE
-    if type(value) is list and step is Any_.ELEMENT:
-        rests = [_take(item, rule, at + 1, f"{path}[{i}]", entries) for i, item in enumerate(value)]
-        if not value or all(rest is item for rest, item in zip(rests, value, strict=True)):
-            return value
-        if all(rest is GONE for rest in rests):
-            return GONE
-        return [
-            type(item)() if rest is GONE else rest for rest, item in zip(rests, value, strict=True)
-        ]
-    if type(value) is Set and step is Any_.ELEMENT:
-        raise Refused(
-            f"rule {rule.text} takes elements of {path or 'the aggregate'}, which is a set: "
-            "the elements of a set have no index",
-            hint="take the set whole, or turn it into a list first",
-        )
+        if step is not Any_.ELEMENT:
+            return _take_fields(value, rule, at, path, entries)
+    elif step is Any_.ELEMENT:
+        if type(value) is list:
+            return _take_elements(value, rule, at, path, entries)
+        if type(value) is Set:
+            raise Refused(
+                f"rule {rule.text} takes elements of {path or 'the aggregate'}, which is a set: "
+                "the elements of a set have no index",
+                hint="take the set whole, or turn it into a list first",
+            )
     return value
+
+
+def _take_fields(value: Record, rule: Rule, at: int, path: str, entries: Entries) -> Value:
+    step, last = rule.steps[at], at + 1 == len(rule.steps)
+    if step is Any_.FIELD:
+        if last and value:
+            for name, item in value.items():
+                entries[child(path, name)] = item
+            return GONE
+        names = list(value)
+    elif step in value:
+        names = [step]
+    else:
+        return value
+    left = value
+    for name in names:
+        item = value[name]
+        rest = _take(item, rule, at + 1, child(path, name), entries)
+        if rest is item:
+            continue
+        if left is value:
+            left = value.copy()
+        if rest is GONE:
+            del left[name]
+        else:
+            left[name] = rest
+    return left if left or not value else GONE
+
+
+def _take_elements(value: list[Value], rule: Rule, at: int, path: str, entries: Entries) -> Value:
+    if at + 1 == len(rule.steps) and value:
+        if at == 1 and len(value) <= _FEW:
+            entries.update(zip(_element_paths(path), value, strict=False))
+        else:
+            entries.update((f"{path}[{i}]", item) for i, item in enumerate(value))
+        return GONE
+    rests = [_take(item, rule, at + 1, f"{path}[{i}]", entries) for i, item in enumerate(value)]
+    if not value or all(rest is item for rest, item in zip(rests, value, strict=True)):
+        return value
+    if all(rest is GONE for rest in rests):
+        return GONE
+    return [type(item)() if rest is GONE else rest for rest, item in zip(rests, value, strict=True)]
+
+
+@lru_cache(maxsize=1024)
+def _element_paths(path: str) -> list[str]:
+    return [f"{path}[{i}]" for i in range(_FEW)]
 
 
 def _take_atoms(value: Value, path: str, entries: Entries, top: bool = False) -> Value:
@@ -154,94 +175,6 @@ def _take_atoms(value: Value, path: str, entries: Entries, top: bool = False) ->
         return value  # ** takes what lies below; the value itself is the next rule's
     entries[path] = value
     return GONE
-
-
-class CorruptBlock(Exception):
-    """The entries are not the cut of any aggregate: some overlap, or one is missing."""
-
-
-class _Node:
-    __slots__ = ("children", "value")
-
-    def __init__(self) -> None:
-        self.value: Value = GONE
-        self.children: dict[str | int, _Node] | None = None
-
-
-def assemble(entries: Mapping[str, Value]) -> Record:
-    """Put the entries of a block together again.
-
-    Raises CorruptBlock where entries overlap, an element is missing or there is none.
-    """
-    if len(entries) == 1 and "" in entries:
-        whole = entries[""]
-        if type(whole) is dict:
-            return whole
-    root = _Node()
-    for path, value in entries.items():
-        node = root
-        try:
-            steps = parse_path(path)
-        except ValueError as error:
-            raise CorruptBlock(str(error)) from None
-        for step in steps:
-            if node.children is None:
-                node.children = {}
-            following = node.children.get(step)
-            if following is None:
-                following = node.children[step] = _Node()
-            node = following
-        node.value = value
-    whole = _merge(root, "")
-    if type(whole) is not dict:
-        raise CorruptBlock("the entries give no record" if entries else "a block has no entry")
-    return whole
-
-
-def _merge(node: _Node, path: str) -> Value:
-    base, children = node.value, node.children
-    if children is None:
-        return base
-    if all(type(step) is int for step in children):
-        return _merge_list(base, children, path)
-    if any(type(step) is int for step in children):
-        raise CorruptBlock(f"{path or 'the aggregate'} is a list and a record at once")
-    if base is GONE:
-        base = {}
-    if type(base) is not dict:
-        raise CorruptBlock(f"entry {path} is no record, yet there are entries below it")
-    record = dict(base)
-    for name, node_below in children.items():
-        below = child(path, str(name))
-        record[str(name)] = _child(record.get(str(name), GONE), node_below, below)
-    return record
-
-
-def _merge_list(base: Value, children: Mapping[str | int, _Node], path: str) -> Value:
-    if base is GONE:
-        base = []
-    if type(base) is not list:
-        raise CorruptBlock(f"entry {path} is no list, yet there are entries below it")
-    items = list(base)
-    for index in sorted(int(step) for step in children):
-        below = f"{path}[{index}]"
-        if index > len(items):
-            raise CorruptBlock(f"{path}[{len(items)}] is missing")
-        if index == len(items):
-            items.append(_child(GONE, children[index], below))
-        else:
-            items[index] = _child(items[index], children[index], below)
-    return items
-
-
-def _child(held: Value, node: _Node, path: str) -> Value:
-    """What stands at ``path``: its own entry, entries below it, or both on a held place."""
-    if held is not GONE:
-        if node.value is not GONE and (held or type(held) is not type(node.value)):
-            raise CorruptBlock(f"entry {path} overlaps another")
-        if node.value is GONE:
-            node.value = held
-    return _merge(node, path)
 
 
 # ---------------------------------------------------------------- reading and checking rules
@@ -273,6 +206,8 @@ def parse_rule(text: str) -> Rule:
 
 
 def _parse_pattern(text: str) -> tuple[PatternStep, ...]:
+    if not text:
+        raise ValueError("it is empty")
     steps: list[PatternStep] = []
     for piece in _split(text):
         if piece == "**":
@@ -284,8 +219,7 @@ def _parse_pattern(text: str) -> tuple[PatternStep, ...]:
         elif piece.startswith("["):
             raise ValueError(f"{piece} names one element; only [*] can be taken")
         else:
-            found = parse_path(piece)
-            if len(found) != 1 or escape(str(found[0])) != piece:
+            if not _is_name(piece):
                 raise ValueError(f"{piece!r} is no field name (put \\ before . [ ] \\ *)")
             steps.append(unescape(piece))
     if Any_.DEEP in steps[:-1]:
@@ -293,6 +227,13 @@ def _parse_pattern(text: str) -> tuple[PatternStep, ...]:
     if steps[0] is Any_.ELEMENT:
         raise ValueError("an aggregate is a record, it has no elements")
     return tuple(steps)
+
+
+def _is_name(piece: str) -> bool:
+    try:
+        return parse_path(piece) == (unescape(piece),) and escape(unescape(piece)) == piece
+    except ValueError:
+        return False
 
 
 def _split(text: str) -> list[str]:
@@ -338,14 +279,25 @@ def _covers(general: PatternStep, special: PatternStep) -> bool:
     return general == special
 
 
-def _taken_by(earlier: Rule, later: Rule) -> bool:
-    """Whether everything the later rule matches is gone once the earlier one has taken."""
-    steps = earlier.steps
-    if steps and steps[-1] is Any_.DEEP:
-        steps = steps[:-1]
-        if len(later.steps) <= len(steps):
+def _taken_by(earlier: Rule, steps: Sequence[PatternStep]) -> bool:
+    """Whether everything the steps match is gone once the earlier rule has taken."""
+    taken = earlier.steps
+    if taken and taken[-1] is Any_.DEEP:
+        taken = taken[:-1]
+        if len(steps) <= len(taken):
             return False
-    return len(later.steps) >= len(steps) and all(map(_covers, steps, later.steps))
+    return len(steps) >= len(taken) and all(map(_covers, taken, steps))
+
+
+def _takers(before: Sequence[Rule], rule: Rule) -> list[Rule]:
+    """The rules that together leave nothing for a later one; none where it can match."""
+    ways = [rule.steps]
+    if rule.steps and rule.steps[-1] is Any_.DEEP:
+        # What lies below is reached through fields or elements; an aggregate has no elements.
+        above = rule.steps[:-1]
+        ways = [(*above, step) for step in (Any_.FIELD, Any_.ELEMENT)][: 2 if above else 1]
+    found = [next((r for r in before if _taken_by(r, way)), None) for way in ways]
+    return [] if None in found else list(dict.fromkeys(r for r in found if r is not None))
 
 
 def representation(cls: str, texts: Sequence[str]) -> Representation:
@@ -363,12 +315,14 @@ def representation(cls: str, texts: Sequence[str]) -> Representation:
                     f"{earlier.text}",
                     hint="leave one of them out",
                 )
-            if _taken_by(earlier, rule):
-                raise Refused(
-                    f"rule {rule.text} can never match for class {cls}: {earlier.text}, which "
-                    "stands before it, takes all that it could match",
-                    hint=f"put {rule.text} before {earlier.text}, or leave it out",
-                )
+        takers = _takers(rules[:i], rule)
+        if takers:
+            names = " and ".join(earlier.text for earlier in takers)
+            raise Refused(
+                f"rule {rule.text} can never match for class {cls}: {names}, before it, "
+                "takes all that it could match",
+                hint=f"put {rule.text} before {takers[0].text}, or leave it out",
+            )
     if not rules or rules[-1].steps not in ((), (Any_.FIELD,), (Any_.DEEP,)):
         taken = ", ".join(r.text for r in rules)
         left = f"all fields that {taken} do not take" if rules else "everything: no rule is for it"
