@@ -13,6 +13,8 @@ from migrator.model.move import Move
 from migrator.ports import Json
 from migrator.revisions.script import Revision
 
+_NONE = object()
+
 
 def fingerprint(revision: Revision, moves: Sequence[Move] | None = None) -> str:
     """The digest of a revision's moves (``moves``: with their sources filled in).
@@ -49,6 +51,17 @@ def to_json(value: object) -> Json:
     except TypeError:
         pass
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [f.name for f in dataclasses.fields(value)]
-        return {type(value).__name__: {name: to_json(getattr(value, name)) for name in fields}}
+        forms = {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        defaults = {f.name: _default(f) for f in dataclasses.fields(value)}
+        # What is as by default is left out, so that plans outlive a new option of a release.
+        told = {name: form for name, form in forms.items() if form != defaults[name]}
+        return {type(value).__name__: told}
     raise TypeError(f"{type(value).__name__} has no canonical JSON")
+
+
+def _default(field: dataclasses.Field[object]) -> Json:
+    if field.default is not dataclasses.MISSING:
+        return to_json(field.default)
+    if field.default_factory is not dataclasses.MISSING:
+        return to_json(field.default_factory())
+    return _NONE

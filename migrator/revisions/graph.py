@@ -146,7 +146,9 @@ def _ordered(folder: Path, revisions: Iterable[Revision]) -> Graph:
 
     directory = ScriptDirectory(folder.absolute(), version_locations=[folder.absolute()])
     # Left to itself alembic would run the scripts again and cache bytecode beside them.
-    directory.revision_map = RevisionMap(lambda: map(script, by_id.values()))
+    # It walks from the newest down, hence the turn: branches then come by the names of files.
+    turned = tuple(reversed(by_id.values()))
+    directory.revision_map = RevisionMap(lambda: map(script, turned))
     try:
         order = [found.revision for found in directory.walk_revisions()]
         heads = directory.get_heads()
