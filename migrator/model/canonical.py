@@ -79,7 +79,8 @@ def _double(value: float) -> bytes:
 
 
 def _integer(value: int) -> bytes:
-    return b"%b%d;" % (_INTEGER_TAGS[v.kind_of(value)], value)
+    # Hexadecimal has no limit of digits, and takes linear time.
+    return b"%b%x;" % (_INTEGER_TAGS[v.kind_of(value)], value)
 
 
 def _moment(tag: bytes) -> Callable[[Value], bytes]:
@@ -95,7 +96,7 @@ _WRITERS: dict[type, Callable[..., bytes]] = {
     type(None): lambda value: b"n",
     bool: lambda value: b"t" if value else b"f",
     int: _integer,
-    v.Int64: lambda value: b"l%d;" % value,
+    v.Int64: lambda value: b"l%x;" % value,
     float: _double,
     Decimal: lambda value: b"D%b;" % str(value).encode(),
     bytes: _bytes,
