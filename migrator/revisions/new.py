@@ -139,11 +139,15 @@ def _down(heads: Sequence[str]) -> str:
 
 
 def _write(file: Path, text: str) -> None:
+    made = False
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as out:
+            made = True
             out.write(text)
-    except FileExistsError:
-        raise Refused("the file is there already", where=str(file)) from None
     except OSError as error:
+        if isinstance(error, FileExistsError) and file.exists():
+            raise Refused("the file is there already", where=str(file)) from None
+        if made:  # half a script would stop all the others from loading
+            file.unlink(missing_ok=True)
         raise Failed(f"it can't be written: {error.strerror}", where=str(file)) from None
