@@ -85,7 +85,7 @@ format: install ## Let ruff mend what it can
 	$(BIN)/ruff format
 
 docs: install ## Build the documentation into site/; a dead link fails
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-serve: install ## Show the documentation while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve

@@ -1,0 +1,78 @@
+"""What the house promises about itself: locks, licence, findings and exit codes as documented."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from migrator import errors
+
+ROOT = Path(__file__).parent.parent
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+
+
+def _pins(name: str) -> dict[str, str]:
+    text = (ROOT / name).read_text()
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+) \\$", text, re.MULTILINE))
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[\[<>=!~; ]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_names_no_host_and_hashes_everything(lock: str) -> None:
+    text = (ROOT / lock).read_text()
+    assert "://" not in text
+    assert not re.search(r"^\s*--(?!hash=sha256:[0-9a-f]{64})", text, re.MULTILINE)
+    for block in re.split(r"\n(?=[a-z0-9])", text):
+        if "==" in block:
+            assert "--hash=sha256:" in block
+
+
+def test_the_locks_agree_and_hold_what_is_declared() -> None:
+    small, large = map(_pins, LOCKS)
+    assert small.items() <= large.items()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    base = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    extras = project["project"]["optional-dependencies"].values()
+    more = [*chain(*extras), *project["dependency-groups"]["dev"]]
+    assert {_name(r) for r in base} <= small.keys()
+    assert {_name(r) for r in more} <= large.keys()
+
+
+def test_every_finding_and_no_other_is_documented() -> None:
+    pattern = re.compile(r"\b[ENWA]\d{3}\b")
+    source = "".join(p.read_text() for p in (ROOT / "migrator" / "planning").glob("*.py"))
+    page = (ROOT / "docs" / "findings.md").read_text()
+    assert set(pattern.findall(page)) >= set(pattern.findall(source))
+
+
+def test_every_exit_code_is_documented() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    codes = {e.exit_code for e in vars(errors).values() if hasattr(e, "exit_code")}
+    assert codes | {0, 2} == {int(c) for c in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+
+
+def test_decisions_are_short_and_listed() -> None:
+    folder = ROOT / "docs" / "adr"
+    index = (folder / "index.md").read_text()
+    for page in folder.glob("[0-9]*.md"):
+        assert len(page.read_text().splitlines()) < 30, page.name
+        assert f"({page.name})" in index
+
+
+def test_the_demo_data_depends_on_its_seed_alone(tmp_path: Path) -> None:
+    made = []
+    for name in ("one", "two"):
+        path = tmp_path / name / "shop.db"
+        script = ROOT / "scripts" / "demo_data.py"
+        subprocess.run([sys.executable, script, path, "--games", "50"], check=True)
+        made.append(path.read_bytes())
+    assert made[0] == made[1]
