@@ -17,7 +17,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from migrator.model import value as v
-from migrator.model.path import child
+from migrator.model.path import child, parse_path
 from migrator.model.value import Value
 
 Tags: TypeAlias = dict[str, str]
@@ -44,6 +44,10 @@ def lower(value: Value, native: Native, path: str = "", tags: Tags | None = None
     if native(value):
         return value
     tag, carrier = to_carrier(value)
+    while type(carrier) in (str, bytes) and not native(carrier) and not tag.startswith("bytes/"):
+        # The text of a reference or regex may hold what the store's own text can't.
+        outer, carrier = to_carrier(carrier)
+        tag = f"{outer}/{tag}"
     if tags is not None:
         tags[path] = tag
     # The members of a set are tagged by their index in the list that carries it.
@@ -51,9 +55,10 @@ def lower(value: Value, native: Native, path: str = "", tags: Tags | None = None
 
 
 def raise_(value: Value, tags: Mapping[str, str]) -> Value:
-    """The value behind its carriers. Lists and records are changed in place."""
-    from migrator.model.path import parse_path
+    """The value behind its carriers; what does not fit its tag any more stays as it is.
 
+    Lists and records are changed in place. Raises ValueError where a tag has no access path.
+    """
     # Deepest first: the members of a set get their kinds before the list becomes a set.
     for path in sorted(tags, key=lambda p: -len(parse_path(p))):
         steps = parse_path(path)
@@ -84,7 +89,7 @@ def _step(value: Value, step: str | int) -> Value:
 def _raise_one(held: Value, tag: str) -> Value:
     try:
         return from_carrier(tag, held)
-    except (ValueError, TypeError, ArithmeticError, KeyError):
+    except (ValueError, TypeError):
         return held
 
 
@@ -157,6 +162,9 @@ def _double_text(value: float) -> str:
 
 def from_carrier(tag: str, held: Value) -> Value:
     """The value behind a carrier. Raises ValueError or TypeError where the tag does not fit."""
+    outer, chained, inner = tag.partition("/")
+    if chained and outer in ("text", "bytes"):
+        return from_carrier(inner, from_carrier(outer, held))
     name, _, rest = tag.partition(":")
     if name == "set":
         if type(held) is not list:
@@ -173,11 +181,17 @@ def from_carrier(tag: str, held: Value) -> Value:
         if not colon:
             raise ValueError("a reference is carried as Class:id")
         return v.Ref(cls, from_carrier(rest, id_) if rest else id_)
-    return _READERS[name](held, rest)
+    reader = _READERS.get(name)
+    if reader is None:
+        raise ValueError(f"no tag is called {name}")
+    try:
+        return reader(held, rest)
+    except (KeyError, ArithmeticError) as error:
+        raise ValueError(f"{name} is not carried like this") from error
 
 
 def _integer(held: str) -> int:
-    if re.fullmatch(r"-?\d+", held) is None:
+    if re.fullmatch(r"-?[0-9]+", held) is None:
         raise ValueError("not a whole number")
     return int(held)
 
@@ -187,6 +201,13 @@ def _decimal(held: str) -> Decimal:
         return Decimal(held)
     except InvalidOperation:
         raise ValueError("not a decimal number") from None
+
+
+def _datetime(held: str, zoned: bool) -> dt.datetime:
+    found = dt.datetime.fromisoformat(held)
+    if zoned is (found.tzinfo is None):
+        raise ValueError("a zone is missing, or there is one")
+    return found
 
 
 def _interval(held: str) -> v.Interval:
@@ -224,8 +245,8 @@ _READERS: dict[str, Callable[[str, str], Value]] = {
     "decimal": lambda held, _: _decimal(held),
     "bytes": lambda held, _: base64.b64decode(held, validate=True),
     "binary": lambda held, rest: v.Binary(int(rest), base64.b64decode(held, validate=True)),
-    "timestamp": lambda held, _: dt.datetime.fromisoformat(held).astimezone(dt.UTC),
-    "local timestamp": lambda held, _: dt.datetime.fromisoformat(held),
+    "timestamp": lambda held, _: _datetime(held, zoned=True).astimezone(dt.UTC),
+    "local timestamp": lambda held, _: _datetime(held, zoned=False),
     "date": lambda held, _: dt.date.fromisoformat(held),
     "time": lambda held, _: dt.time.fromisoformat(held),
     "timestamp ns": lambda held, _: v.instant(_integer(held)),

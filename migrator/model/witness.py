@@ -37,6 +37,9 @@ def untag(value: Value, tags: Mapping[str, str], path: str = "") -> Value:
 
 def witness(tag: str, held: Value) -> Value:
     """The value behind a tag and its carrier. Raises ValueError and the like if they disagree."""
+    around, slash, inside = tag.partition("/")
+    if slash and around in {"text", "bytes"}:
+        return witness(inside, witness(around, held))
     word, *more = tag.split(":")
     match word, held:
         case "set", list():
