@@ -12,11 +12,13 @@ moves = [
         "Player",
         source=At("shop", tables("player")),
         target=At("docs", "players", representation=["/Player/*"]),
+        identifier="username",
     ),
     Move(
         "Game",
         source=At("shop", tables("game", rounds=tables("round", order_by="number"))),
         target=At("docs", "games", representation=["/Game/*"]),
+        identifier="id",
         references={"first_player": "Player", "second_player": "Player"},
     ),
 ]

@@ -7,4 +7,5 @@ revision, down_revision = "0002", "0001"
 move = Move(
     "Game",
     target=At("docs", "games_by_round", representation=["/Game/*/rounds[*]", "/Game/*"]),
+    identifier="id",
 )

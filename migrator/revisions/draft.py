@@ -34,6 +34,7 @@ class Draft:
 
     cls: str
     tables: Piece
+    identifier: str | None = None
     references: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -129,7 +130,9 @@ class _Drafter:
         for fk in shape.foreign_keys:
             self._refer(child("", fk.columns[0]), fk)
         tables = self._tables(shape, [], "")
-        return Draft(class_name(self.root), tables, self.references)
+        # A row keeps the column of its key as a field, unless the key has several.
+        identifier = child("", shape.key[0]) if len(shape.key) == 1 else None
+        return Draft(class_name(self.root), tables, identifier, self.references)
 
     def _tables(self, shape: TableShape, options: list[Part], path: str) -> Group:
         taken = set(shape.columns)
@@ -227,6 +230,8 @@ def moved_out(draft: Draft, store: str, target: Piece, stores: Sequence[str] = (
     notes = [f"one of: {', '.join(map(_comment, stores))}"] if stores else []
     to = Group("At(", [Part(target, notes=notes), Part(collection), rules])
     parts = [Part(quoted(draft.cls)), Part(source, "source="), Part(to, "target=")]
+    if draft.identifier is not None:
+        parts.append(Part(quoted(draft.identifier), "identifier="))
     if draft.references:
         pairs = [Part(quoted(c), f"{quoted(path)}: ") for path, c in draft.references.items()]
         parts.append(Part(Group("{", pairs, "}"), "references="))

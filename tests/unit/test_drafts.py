@@ -152,6 +152,7 @@ def test_the_running_example_is_drafted(folder: Path) -> None:
         "Game",
         source=At("shop", tables("game", rounds=tables("round", order_by="number"))),
         target=At("docs", "games", representation=["/Game/*"]),
+        identifier="id",
         references={"first_player": "Player", "second_player": "Player"},
     )
     assert (
@@ -249,7 +250,7 @@ def test_odd_names_are_quoted(folder: Path) -> None:
     key = TableShape("key", ("id", "o"), ("id",), (fk("o", "Order Details"),))
     cls = TableShape("class", ("id", "o"), ("id",), (fk("o", "Order Details"),), (("o",),))
     move, text = drafted(folder, "Order Details", order, quote, key, cls)
-    assert move.cls == "OrderDetails"
+    assert (move.cls, move.identifier) == ("OrderDetails", "Order ID")
     assert move.source is not None
     assert move.source.tables == tables(
         "Order Details",
@@ -260,6 +261,12 @@ def test_odd_names_are_quoted(folder: Path) -> None:
         },
     )
     assert '"class": tables("class", one=True)' in text
+
+
+def test_a_key_of_several_columns_has_no_identifier_field(folder: Path) -> None:
+    move, _ = drafted(folder, "round", *SHOP)
+    assert move.identifier is None
+    assert move.references == {"game_id": "Game"}
 
 
 def test_a_field_never_hides_a_column(folder: Path) -> None:

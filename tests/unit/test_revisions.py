@@ -235,7 +235,7 @@ def test_a_circle_is_refused(folder: Path, links: dict[str, object], circle: str
     assert found.startswith(f"migrations/{circle[0]}.py:4: ")
 
 
-class TestBranches:
+class TestC57Branches:
     """Several heads are refused only where they touch the same class or collection (C57)."""
 
     def test_heads_of_different_collections_stand_side_by_side(self, folder: Path) -> None:
