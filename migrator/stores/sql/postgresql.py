@@ -18,7 +18,6 @@ from psycopg.types.array import ArrayLoader
 from migrator.model import value as v
 from migrator.model.value import Value
 from migrator.stores.sql import times
-from migrator.stores.sql.documents import read_json
 
 _SYSTEM = "postgresql"
 
@@ -83,8 +82,6 @@ _LOADERS: dict[str, Callable[[str], Value]] = {
     "time": _time,
     "timetz": lambda text: _opaque("time with time zone", text),
     "interval": _interval,
-    "json": lambda text: read_json(text, _SYSTEM),
-    "jsonb": lambda text: read_json(text, _SYSTEM),
 }
 
 

@@ -1,0 +1,141 @@
+"""PostgreSQL's catalogue."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sqlalchemy.engine import Connection
+
+from migrator.stores.sql.catalog import Column, ForeignKey, Index, Table
+
+_ACTIONS = {
+    "a": "NO ACTION",
+    "r": "RESTRICT",
+    "c": "CASCADE",
+    "n": "SET NULL",
+    "d": "SET DEFAULT",
+}
+_ARGS = re.compile(r"\(([\d,\- ]+)\)")
+
+_TABLE = """
+SELECT c.oid, n.nspname, pg_table_is_visible(c.oid)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND c.relname = %(name)s
+  AND CASE WHEN %(schema)s::text IS NULL THEN pg_table_is_visible(c.oid)
+      ELSE n.nspname = %(schema)s END
+"""
+
+# A domain's values are of its base type; an array's elements of the type it is made of.
+_COLUMNS = """
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), b.typname, b.typcategory = 'A', e.typname,
+  e.typtype, b.typtype, a.attnotnull OR t.typnotnull, pg_get_expr(d.adbin, d.adrelid),
+  a.attidentity, a.attgenerated, k.collname, coalesce(k.collisdeterministic, true),
+  ARRAY(SELECT enumlabel::text FROM pg_enum
+        WHERE enumtypid = CASE WHEN b.typcategory = 'A' THEN e.oid ELSE b.oid END
+        ORDER BY enumsortorder),
+  pg_get_serial_sequence(quote_ident(n.nspname) || '.' || quote_ident(c.relname), a.attname),
+  k.oid IS DISTINCT FROM t.typcollation, format_type(b.oid, a.atttypmod)
+FROM pg_attribute a
+JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_type t ON t.oid = a.atttypid
+JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+LEFT JOIN pg_type e ON e.oid = b.typelem AND b.typcategory = 'A'
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+LEFT JOIN pg_collation k ON k.oid = a.attcollation
+WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+
+_CONSTRAINTS = """
+SELECT o.conname, o.contype, pg_get_constraintdef(o.oid),
+  ARRAY(SELECT attname::text FROM unnest(o.conkey) WITH ORDINALITY k(n, i)
+        JOIN pg_attribute ON attrelid = o.conrelid AND attnum = k.n ORDER BY k.i),
+  CASE WHEN pg_table_is_visible(o.confrelid) THEN f.relname
+       ELSE fn.nspname || '.' || f.relname END,
+  ARRAY(SELECT attname::text FROM unnest(o.confkey) WITH ORDINALITY k(n, i)
+        JOIN pg_attribute ON attrelid = o.confrelid AND attnum = k.n ORDER BY k.i),
+  o.confdeltype, o.confupdtype,
+  CASE WHEN pg_table_is_visible(o.conrelid) THEN c.relname
+       ELSE cn.nspname || '.' || c.relname END
+FROM pg_constraint o
+JOIN pg_class c ON c.oid = o.conrelid JOIN pg_namespace cn ON cn.oid = c.relnamespace
+LEFT JOIN pg_class f ON f.oid = o.confrelid LEFT JOIN pg_namespace fn ON fn.oid = f.relnamespace
+WHERE o.{side} = %(oid)s AND o.contype IN {kinds}
+ORDER BY o.conname
+"""
+
+_INDEXES = """
+SELECT i.relname, x.indisunique, pg_get_indexdef(x.indexrelid),
+  CASE WHEN x.indpred IS NULL AND x.indexprs IS NULL THEN
+    ARRAY(SELECT attname::text FROM unnest(x.indkey::smallint[]) WITH ORDINALITY k(n, i)
+          JOIN pg_attribute ON attrelid = x.indrelid AND attnum = k.n
+          WHERE k.i <= x.indnkeyatts ORDER BY k.i)
+    ELSE ARRAY[]::text[] END,
+  EXISTS (SELECT FROM pg_constraint o WHERE o.conindid = x.indexrelid AND o.contype <> 'f')
+FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid
+WHERE x.indrelid = %(oid)s AND NOT x.indisprimary ORDER BY i.relname
+"""
+
+
+def read(connection: Connection, schema: str | None, name: str) -> Table | None:
+    """One table, None where there is none of this name."""
+    ask = connection.exec_driver_sql
+    found = ask(_TABLE, {"name": name, "schema": schema}).one_or_none()
+    if found is None:
+        return None
+    oid, namespace, visible = found
+    kinds = _CONSTRAINTS.format(side="conrelid", kinds="('p', 'u', 'f', 'c', 'x')")
+    constraints = ask(kinds, {"oid": oid}).all()
+    primary = next((row for row in constraints if row[1] == "p"), None)
+    by_name = {row[0]: row for row in constraints}
+    incoming = _CONSTRAINTS.format(side="confrelid", kinds="('f')")
+    return Table(
+        name,
+        None if visible else namespace,
+        tuple(_column(row) for row in ask(_COLUMNS, {"oid": oid})),
+        tuple(primary[3]) if primary else (),
+        tuple(_foreign(row) for row in constraints if row[1] == "f"),
+        tuple(
+            Index(
+                index,
+                tuple(columns),
+                unique,
+                constraint,
+                by_name[index][2] if constraint and index in by_name else definition,
+            )
+            for index, unique, definition, columns, constraint in ask(_INDEXES, {"oid": oid})
+        ),
+        tuple((row[0], row[2]) for row in constraints if row[1] == "c"),
+        key_name=primary[0] if primary else "",
+        referenced=tuple((row[8], _foreign(row)) for row in ask(incoming, {"oid": oid})),
+    )
+
+
+def _foreign(row: Any) -> ForeignKey:
+    return ForeignKey(
+        row[0], tuple(row[3]), row[4], tuple(row[5]), _ACTIONS[row[6]], _ACTIONS[row[7]], row[2]
+    )
+
+
+def _column(row: Any) -> Column:
+    (name, type_, base, array, element, element_type, base_type, notnull, default) = row[:9]
+    identity, generated, collation, deterministic, labels, sequence, own, precise = row[9:]
+    args = _ARGS.search(precise)
+    enum = (element_type if array else base_type) == "e"
+    serial = sequence is not None and not identity
+    return Column(
+        name,
+        type_,
+        "enum" if enum else (element if array else base),
+        tuple(int(a) for a in args[1].split(",")) if args else (),
+        nullable=not notnull,
+        default=None if generated else default,
+        generated=default if generated else None,
+        identity={"a": "always", "d": "default"}.get(identity, "serial" if serial else ""),
+        collation=collation if own else None,
+        folds=not deterministic or base == "citext",
+        labels=tuple(labels),
+        array=array,
+        json=base in ("json", "jsonb"),
+    )

@@ -1,0 +1,145 @@
+"""How the values of one column are read and written.
+
+A codec is exact or refuses: what ``encode`` lets pass reads back equal, canonical form and all.
+So a ``Decimal("5")`` does not go into a ``numeric(10,2)``, which would give back ``5.00``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+
+from migrator.model import value as v
+from migrator.model.value import Kind, Value, kind_of
+from migrator.stores.sql.catalog import Column
+from migrator.stores.sql.options import Dialect
+from migrator.stores.sql.unfit import Unfit
+
+Decode: TypeAlias = Callable[[Any], Value]
+Encode: TypeAlias = Callable[[Value], Any]
+
+
+class Named(sa.types.UserDefinedType[Any]):
+    """A type by the server's own name, for casts."""
+
+    cache_ok = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get_col_spec(self, **_: Any) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Codec:
+    """Reading and writing of one column.
+
+    ``decode`` is None where the driver's value is the value. ``select`` is the type the column
+    is cast to when read, ``cast`` the one a parameter is cast to. ``ordered`` says that Python
+    orders its values as the server does. ``json``: NULL is absence, None is JSON's null.
+    ``text`` decodes the server's text, for the observer.
+    """
+
+    column: Column
+    encode: Encode
+    decode: Decode | None = None
+    select: str | None = None
+    cast: str | None = None
+    ordered: bool = False
+    family: str = ""
+    json: bool = False
+    text: Decode | None = None
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+
+def codec(dialect: Dialect, column: Column, declared: str | None) -> Codec:
+    """The codec of a column; ``declared`` is the type that the script gives it, if any."""
+    if dialect == "sqlite":
+        from migrator.stores.sql.columns_sqlite import make
+    elif dialect == "postgresql":
+        from migrator.stores.sql.columns_postgresql import make
+    else:
+        from migrator.stores.sql.columns_mysql import make
+    return make(column, declared)
+
+
+def misfit(value: Value, column: Column) -> Unfit:
+    """The refusal of a value by its kind."""
+    if type(value) is v.Ref:  # a reference is written as its id, which was refused
+        value = value.id
+    return Unfit(f"a column of type {column.type} can't hold {kind_of(value)} as it is")
+
+
+def need_text(value: Value, column: Column) -> str:
+    """The text of a value. Raises Unfit for other kinds and unpaired surrogates."""
+    if type(value) is not str:
+        raise misfit(value, column)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Unfit("the text holds an unpaired surrogate") from None
+    return value
+
+
+def need_int(value: Value, column: Column, low: int, high: int) -> int:
+    """A plain whole number within bounds. Raises Unfit."""
+    if type(value) is not int:
+        raise misfit(value, column)
+    if not low <= value <= high:
+        raise Unfit(f"{value} is outside {low} .. {high}, the range of {column.type}")
+    return value
+
+
+def need_int64(value: Value, column: Column) -> int:
+    """A whole number of the kind int64. Raises Unfit."""
+    if not isinstance(value, int) or kind_of(value) is not Kind.INT64:
+        raise misfit(value, column)
+    return int(value)
+
+
+def need_length(text: str | bytes, column: Column) -> None:
+    """Raises Unfit where a value is longer than the column is declared."""
+    if column.args and len(text) > column.args[0]:
+        unit = "characters" if isinstance(text, str) else "bytes"
+        raise Unfit(f"{len(text)} {unit} are more than {column.type} takes")
+
+
+def need_scale(nanos: int, digits: int, column: Column) -> int:
+    """Raises Unfit where a time has more fractional digits than the column keeps."""
+    if nanos % 10 ** (9 - digits):
+        raise Unfit(f"{column.type} keeps {digits} digits of a second, and the value has more")
+    return nanos
+
+
+def single(number: float) -> float:
+    """The double with the shortest digits that name the same 32-bit number.
+
+    This is how a ``real`` reads: 0.1 and not 0.10000000149011612.
+    """
+    packed = struct.pack("f", number)
+    for digits in range(6, 10):
+        short = float(f"{number:.{digits}g}")
+        if struct.pack("f", short) == packed:
+            return short
+    return number
+
+
+def need_single(value: Value, column: Column) -> float:
+    """A double that a 32-bit column gives back unchanged. Raises Unfit."""
+    if type(value) is not float:
+        raise misfit(value, column)
+    try:
+        (held,) = struct.unpack("f", struct.pack("f", value))
+    except OverflowError:
+        raise Unfit(f"{value!r} is outside the range of {column.type}") from None
+    if value == value and single(held) != value:
+        raise Unfit(f"{value!r} has more digits than {column.type} keeps")
+    return value

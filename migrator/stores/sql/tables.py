@@ -1,0 +1,243 @@
+"""Layout ``tables``: an aggregate is a row with the rows that hang below it.
+
+The block's id is the value of the root's key column, or the list of a composite key's values.
+Reads see one snapshot; a page of roots takes one query for each table, however many roots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from migrator.errors import Refused, Terminal
+from migrator.model.block import Block
+from migrator.model.canonical import encode
+from migrator.model.move import At, Tables
+from migrator.model.rules import Entries
+from migrator.model.value import Value
+from migrator.ports import Json, Page, Statistics
+from migrator.stores.sql.catalog import read_table
+from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to_json
+from migrator.stores.sql.rows import Found, Reader, fetch
+from migrator.stores.sql.shape import Node, resolve
+from migrator.stores.sql.unfit import Unfit
+
+if TYPE_CHECKING:
+    from migrator.stores.sql.store import SqlStore
+
+_CHUNK = 400
+_COUNTED = 100_000
+_SAMPLE = 100
+
+
+class TablesReading:
+    """What reads aggregates from tables; the copier and the observer differ in decoding."""
+
+    def __init__(self, store: SqlStore, cls: str, at: At) -> None:
+        if at.tables is None:
+            raise Refused("the layout tables needs tables(...)", where=str(at))
+        self.store = store
+        self.database = store.database
+        self.dialect = store.database.dialect
+        self.cls = cls
+        self.at = at
+        self.spec: Tables = at.tables
+        self.where = str(at)
+        self.rules = at.rules(cls)
+
+    @cached_property
+    def root(self) -> Node:
+        """The shape. Raises Refused for what the script and the catalogue don't agree on."""
+        with self.database.reading(self.where) as connection:
+            if read_table(connection, self.dialect, self.spec.table) is None:
+                raise Terminal(
+                    f"there is no table {self.spec.table!r}",
+                    where=self.where,
+                    hint="check the name; a target's tables are made by the phase prepared",
+                )
+            return resolve(connection, self.dialect, self.spec, self.where)
+
+    @cached_property
+    def reader(self) -> Reader:
+        return Reader(self.root, self.dialect)
+
+    def page(self, range_: Json, position: Json, limit: int) -> Page:
+        """Up to ``limit`` blocks of a range after a position, in one snapshot."""
+        conditions = between(self.root, self.dialect, range_, position, self.where)
+        with self.database.reading(self.where) as connection:
+            found, weight = self.reader.read(connection, conditions, limit)
+        last = to_json(self._key(found[-1])) if len(found) == limit else None
+        damaged = [(self._id(one), one.problem) for one in found if one.problem]
+        blocks = [self._block(one) for one in found if not one.problem]
+        return Page(blocks, last, weight, damaged)
+
+    def read(self, ids: Sequence[Value]) -> list[Block | None]:
+        """The blocks of these keys, in their order; None where there is none.
+
+        An id of another kind than the key's column holds is the id of no block.
+        """
+        with self.database.reading(self.where) as connection:
+            return self.read_on(connection, ids)
+
+    def read_on(self, connection: Connection, ids: Sequence[Value]) -> list[Block | None]:
+        """As ``read``, on a connection that is open already."""
+        blocks: dict[bytes, Block] = {}
+        encoded = list(filter(None, map(self.encoded_key, ids)))
+        columns = [self.root.table.c[name] for name in self.root.key]
+        codecs = self.root.codecs_of(self.root.key)
+        for start in range(0, len(encoded), _CHUNK):
+            chunk = encoded[start : start + _CHUNK]
+            found, _ = self.reader.read(
+                connection, [among(codecs, columns, chunk, self.dialect)], None
+            )
+            for one in found:
+                if one.problem:
+                    raise Terminal(one.problem, where=self.where)
+                blocks[encode(self._id(one))] = self._block(one)
+        return [blocks.get(encode(id)) for id in ids]
+
+    def encoded_key(self, id: Value) -> list[Any] | None:
+        """A block's id as the key's columns encode it; None where they can't hold it."""
+        key = key_of(id, len(self.root.key))
+        if key is None or None in key:
+            return None
+        try:
+            codecs = self.root.codecs_of(self.root.key)
+            return [codec.encode(part) for codec, part in zip(codecs, key, strict=True)]
+        except Unfit:
+            return None
+
+    def _key(self, found: Found) -> tuple[Value, ...]:
+        return tuple(found.values[i] for i in self.root.places(self.root.key))
+
+    def _id(self, found: Found) -> Value:
+        return id_of(self._key(found))
+
+    def _block(self, found: Found) -> Block:
+        return Block(self._id(found), self.rules.partition(found.record))
+
+
+class TablesCollection(TablesReading):
+    """The blocks of one class in tables."""
+
+    def exists(self) -> bool:
+        """Whether the root's table is there."""
+        if self.database.absent:
+            return False
+        with self.database.reading(self.where) as connection:
+            return read_table(connection, self.dialect, self.spec.table) is not None
+
+    def schema(self) -> Json:
+        """The tables as the catalogue describes them."""
+        if not self.exists():
+            return None
+        return [node.info.described() for node in self.root.walk()]
+
+    def count(self) -> int:
+        """The number of roots, counted."""
+        with self.database.reading(self.where) as connection:
+            return self._count(connection)
+
+    def _count(self, connection: Connection) -> int:
+        query = sa.select(sa.func.count()).select_from(self.root.table)
+        return int(connection.execute(query).scalar_one())
+
+    def statistics(self) -> Statistics:
+        """Blocks by the server's own estimate where there are many; bytes from a sample."""
+        with self.database.reading(self.where) as connection:
+            estimate = self._estimate(connection)
+            exact = estimate is None or estimate < _COUNTED
+            blocks = self._count(connection) if exact or estimate is None else estimate
+            found, weight = self.reader.read(connection, [], _SAMPLE)
+        return Statistics(blocks, weight * blocks // max(1, len(found)), exact)
+
+    def _estimate(self, connection: Connection) -> int | None:
+        info = self.root.info
+        if self.dialect == "sqlite":
+            return None
+        asked = {"schema": info.schema, "name": info.name}
+        if self.dialect == "mysql":
+            query = (
+                "SELECT table_rows FROM information_schema.tables "
+                "WHERE table_schema = coalesce(%(schema)s, database()) AND table_name = %(name)s"
+            )
+        else:
+            query = (
+                "SELECT nullif(c.reltuples, -1) FROM pg_class c "
+                "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = %(name)s "
+                "AND CASE WHEN %(schema)s::text IS NULL THEN pg_table_is_visible(c.oid) "
+                "ELSE n.nspname = %(schema)s END"
+            )
+        estimate = connection.exec_driver_sql(query, asked).scalar()
+        return None if estimate is None else int(estimate)
+
+    def split(self, parts: int) -> list[Json]:
+        """Ranges of about as many roots each, open at both ends."""
+        with self.database.reading(self.where) as connection:
+            bounds = [to_json(key) for key in self._spread(connection, parts)]
+        edges: list[Json] = [None, *bounds, None]
+        return [[edges[i], edges[i + 1]] for i in range(len(edges) - 1)]
+
+    def _spread(self, connection: Connection, parts: int) -> list[tuple[Value, ...]]:
+        """The last key of each of so many equal parts, without the very last."""
+        total = self._count(connection)
+        if not total:
+            return []
+        root = self.root
+        step = max(1, -(-total // max(1, parts)))
+        codecs = root.codecs_of(root.key)
+        columns = [root.table.c[name] for name in root.key]
+        number = sa.func.row_number().over(order_by=columns).label("row number")
+        ranked = sa.select(*columns, number).subquery("ranked")
+        query = (
+            sa.select(*(selected(c, ranked.c[c.name]) for c in codecs))
+            .where(ranked.c["row number"] % step == 0, ranked.c["row number"] < total)
+            .order_by(ranked.c["row number"])
+        )
+        return [_decoded(codecs, row) for row in fetch(connection, query, self.dialect)]
+
+    def sample(self, size: int) -> list[Block]:
+        """Blocks at even distances over the key's order."""
+        with self.database.reading(self.where) as connection:
+            keys = self._spread(connection, size + 1)
+            if len(keys) < size:
+                found, _ = self.reader.read(connection, [], size)
+                return [self._block(one) for one in found if not one.problem]
+            read = self.read_on(connection, [id_of(key) for key in keys[:size]])
+            return [block for block in read if block is not None]
+
+    def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
+        """As ``page``, the keys alone."""
+        root = self.root
+        codecs = root.codecs_of(root.key)
+        columns = [root.table.c[name] for name in root.key]
+        query = (
+            sa.select(*(selected(c, column) for c, column in zip(codecs, columns, strict=True)))
+            .where(*between(root, self.dialect, range_, position, self.where))
+            .order_by(*columns)
+            .limit(limit)
+        )
+        with self.database.reading(self.where) as connection:
+            keys = [_decoded(codecs, row) for row in fetch(connection, query, self.dialect)]
+        return [id_of(key) for key in keys], to_json(keys[-1]) if len(keys) == limit else None
+
+    def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
+        """Some entries of a block, those that exist; None where there is no such block."""
+        (block,) = self.read([id])
+        if block is None:
+            return None
+        return {path: block.entries[path] for path in paths if path in block.entries}
+
+    def findings(self) -> Iterable[tuple[str, str, str]]:
+        return ()
+
+
+def _decoded(codecs: Sequence[Any], row: Sequence[Any]) -> tuple[Value, ...]:
+    return tuple(
+        raw if codec.decode is None or raw is None else codec.decode(raw)
+        for codec, raw in zip(codecs, row, strict=True)
+    )
