@@ -5,7 +5,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check lint format types arrows docs docs-serve bench lock \
+.PHONY: help install demo test check lint format types arrows docs docs-serve references bench lock \
         services-up services-down services-status clean distclean
 
 help: ## Show the targets
@@ -86,6 +86,9 @@ format: install ## Let ruff mend what it can
 
 docs: install ## Build the documentation into site/; a dead link fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+references: install ## Write the pages of docs/ that are taken from the code
+	$(BIN)/python scripts/references.py
 
 docs-serve: install ## Show the documentation while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve

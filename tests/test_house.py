@@ -76,3 +76,9 @@ def test_the_demo_data_depends_on_its_seed_alone(tmp_path: Path) -> None:
         subprocess.run([sys.executable, script, path, "--games", "50"], check=True)
         made.append(path.read_bytes())
     assert made[0] == made[1]
+
+
+def test_the_pages_taken_from_the_code_are_up_to_date() -> None:
+    script = ROOT / "scripts" / "references.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

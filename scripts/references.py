@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Write the pages that are taken from the code, so that they can't drift from it.
+
+scripts/references.py            # write them
+scripts/references.py --check    # say which are out of date, and fail
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from migrator.bootstrap import factory
+from migrator.model.url import scheme
+from migrator.model.value import Kind
+from migrator.planning.file import plan_schema
+from migrator.ports import Capabilities, Held, How, LayoutFacts, Limits, StoreSettings
+
+DOCS = Path(__file__).parent.parent / "docs"
+# Opening a store connects to nothing; what it can do is known before.
+STORES = {
+    "embedded": "embedded:///a.db",
+    "SQLite": "sqlite:///a.db",
+    "PostgreSQL": "postgresql://host/a",
+    "MariaDB, MySQL": "mariadb://host/a",
+}
+HEAD = "<!-- made by scripts/references.py from the code; don't edit it -->\n\n"
+
+
+def all_capabilities() -> dict[str, Capabilities]:
+    """The capabilities of every store, by its name in the documentation."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, url in STORES.items():
+            store = factory(scheme(url))(StoreSettings("store", url, root=folder))
+            found[name] = store.capabilities
+            store.close()
+    return found
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A table of Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def layouts(stores: Mapping[str, Capabilities]) -> str:
+    """What is true of each layout, and what the operations cost there."""
+    text = HEAD + "# Layouts, costs and limits\n\n"
+    text += "What each store states of itself; the contract suite holds it to that.\n"
+    for store, capabilities in stores.items():
+        text += f"\n## {store}\n\n"
+        text += f"Order of keys: {capabilities.key_order}.\n"
+        text += f"Keys may be of the kinds: {_kinds(capabilities.key_kinds)}.\n\n"
+        text += table(["limit", "of"], _limits(capabilities.limits)) + "\n"
+        for name, facts in capabilities.layouts.items():
+            default = " (default)" if name == capabilities.default_layout else ""
+            text += f"### {name}{default} {{ #{_anchor(store)}-{name} }}\n\n{_facts(facts)}\n"
+    return text
+
+
+def _anchor(store: str) -> str:
+    return store.partition(",")[0].lower()
+
+
+def _kinds(kinds: frozenset[Kind]) -> str:
+    if kinds == frozenset(Kind):
+        return "all"
+    return ", ".join(kind.value for kind in Kind if kind in kinds)
+
+
+def _limits(limits: Limits) -> list[list[str]]:
+    bounds = {
+        "a block": (limits.block_bytes, "bytes"),
+        "an entry": (limits.entry_bytes, "bytes"),
+        "a key": (limits.key_bytes, "bytes"),
+        "a name": (limits.name_bytes, "bytes"),
+        "nesting": (limits.nesting, "levels"),
+    }
+    return [
+        [what, f"{bound:,} {unit}" if bound is not None else "none"]
+        for what, (bound, unit) in bounds.items()
+    ]
+
+
+def _facts(facts: LayoutFacts) -> str:
+    rows = [
+        ["effective", "yes" if facts.effective else "no"],
+        ["unit of atomicity", facts.unit],
+        ["version for conditional writes", facts.version],
+        ["read by its key alone", "yes" if facts.by_key else "no"],
+        ["entries written apart", "yes" if facts.entries else "no"],
+    ]
+    costs = [[name, str(cost.requests), cost.sends] for name, cost in facts.costs.items()]
+    return table(["", ""], rows) + "\n" + table(["operation", "requests", "sends"], costs)
+
+
+def kinds(stores: Mapping[str, Capabilities]) -> str:
+    """How every store holds every kind of value."""
+    rows = [[kind.value, *(_held(c.kinds[kind]) for c in stores.values())] for kind in Kind]
+    text = HEAD + "# Kinds of values\n\nHow each store holds each kind: by a type of its own, "
+    text += "*tagged* (carried by that type, its kind noted aside), or not at all (—). A single "
+    text += "value may be harder than its kind, as text with U+0000 is; the plan looks at each.\n\n"
+    return text + table(["kind", *stores], rows)
+
+
+def _held(held: Held) -> str:
+    if held.how is How.REFUSED:
+        return "—"
+    return f"*tagged* {held.type}".strip() if held.how is How.TAGGED else held.type or "yes"
+
+
+def pages() -> dict[Path, bytes]:
+    """Every generated file with what belongs in it."""
+    stores = all_capabilities()
+    made: dict[str, Callable[[], bytes]] = {
+        "reference/layouts.md": lambda: layouts(stores).encode(),
+        "reference/kinds.md": lambda: kinds(stores).encode(),
+        "plan.schema.json": plan_schema,
+    }
+    return {DOCS / name: make() for name, make in made.items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    stale = [
+        path for path, text in pages().items() if not path.exists() or path.read_bytes() != text
+    ]
+    for path in stale:
+        print(f"{path.relative_to(DOCS.parent)} {'is out of date' if check else 'written'}")
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(pages()[path])
+    if check and stale:
+        print("write them again:  make references", file=sys.stderr)
+    return bool(check and stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
