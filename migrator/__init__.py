@@ -3,31 +3,37 @@
 What a migration script imports lies here: ``Move``, ``At``, ``tables`` and the evolutions.
 """
 
-from migrator.model.evolution import (
-    AddDefault,
-    Boolean,
-    ChangeId,
-    Convert,
-    Date,
-    Double,
-    Drop,
-    Integer,
-    Join,
-    ListToRecord,
-    ListToSet,
-    MoveField,
-    Nest,
-    Number,
-    RecordToList,
-    Rename,
-    SetToList,
-    Split,
-    Text,
-    Timestamp,
-    Unnest,
-)
-from migrator.model.move import At, Layout, Move, Tables, tables
-from migrator.model.value import Kind, Ref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from migrator.model.evolution import (
+        AddDefault,
+        Boolean,
+        ChangeId,
+        Convert,
+        Date,
+        Double,
+        Drop,
+        Integer,
+        Join,
+        ListToRecord,
+        ListToSet,
+        MoveField,
+        Nest,
+        Number,
+        RecordToList,
+        Rename,
+        SetToList,
+        Split,
+        Text,
+        Timestamp,
+        Unnest,
+    )
+    from migrator.model.move import At, Layout, Move, Tables, tables
+    from migrator.model.value import Kind, Ref
+
+_MOVES = frozenset({"At", "Layout", "Move", "Tables", "tables"})
+_VALUES = frozenset({"Kind", "Ref"})
 
 __all__ = [
     "AddDefault",
@@ -59,3 +65,22 @@ __all__ = [
     "Unnest",
     "tables",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load a name when it is first asked for: `migrator --help` needs none of them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _MOVES:
+        from migrator.model import move as module
+    elif name in _VALUES:
+        from migrator.model import value as module  # type: ignore[no-redef]
+    else:
+        from migrator.model import evolution as module  # type: ignore[no-redef]
+    found: object = getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
