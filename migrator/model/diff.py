@@ -91,7 +91,8 @@ def same_block(left: Block, right: Block) -> bool:
     """Whether two blocks hold equal entries and the same deadline, to the second."""
     if left.entries.keys() != right.entries.keys() or not _same_deadline(left, right):
         return False
-    return all(equal(value, right.entries[path]) for path, value in left.entries.items())
+    # One comparison of all entries at once is what makes verification as fast as copying.
+    return equal(list(left.entries.values()), [right.entries[path] for path in left.entries])
 
 
 def _same_deadline(left: Block, right: Block) -> bool:
