@@ -34,6 +34,8 @@ from migrator.planning.planner import (
     target_fingerprint,
 )
 from migrator.ports import Collection as StoreCollection
+from migrator.ports import HasTables
+from migrator.project_files import init as init
 from migrator.retry import Retry
 from migrator.route import Route, open_route, pages
 from migrator.settings import Settings, load_settings
@@ -207,12 +209,19 @@ def save_plan(project: Project, made: Plan, path: Path | None = None) -> Path:
     return path
 
 
+def is_plan_file(name: str) -> bool:
+    """Whether a name on the command line means a file rather than a revision."""
+    return name.endswith(".json") or Path(name).is_file()
+
+
+def plan_file(project: Project, name: str) -> Path:
+    """The file of a plan: itself, or the latest plan of a revision."""
+    return Path(name) if is_plan_file(name) else project.plan_path(project.revision_id(name))
+
+
 def show(project: Project, name: str) -> Plan:
     """The plan in a file, or the latest plan file of a revision."""
-    path = Path(name)
-    if path.suffix == ".json" or path.exists():
-        return read_plan(path)
-    return read_plan(project.plan_path(project.revision_id(name)))
+    return read_plan(plan_file(project, name))
 
 
 # ---------------------------------------------------------------- apply
@@ -525,6 +534,48 @@ def retry_quarantined(project: Project, revision: str) -> tuple[int, int]:
 
 
 # ---------------------------------------------------------------- revisions
+
+
+def new(
+    project: Project,
+    message: str,
+    *,
+    from_sql: tuple[str, str] | None = None,
+    repartition: str | None = None,
+) -> revisions.NewScript:
+    """Write the next script; ``from_sql`` names a store and a table, ``repartition`` a class.
+
+    Raises Refused for a store that has no tables, Failed where the file can't be written.
+    """
+    drafted = None
+    if from_sql is not None:
+        store = project.stores.get(from_sql[0])
+        if not isinstance(store, HasTables):
+            raise Refused(f"store {from_sql[0]} has no tables to draft from")
+        drafted = revisions.FromSql(*from_sql, store.table_shapes())
+    return revisions.new(
+        project.settings.migrations,
+        project.graph,
+        message,
+        from_sql=drafted,
+        repartition=repartition,
+        stores=sorted(project.settings.stores),
+    )
+
+
+def history(project: Project) -> tuple[revisions.HistoryEntry, ...]:
+    """All revisions, the first one first."""
+    return revisions.history(project.graph)
+
+
+def heads(project: Project) -> tuple[revisions.HistoryEntry, ...]:
+    """The revisions that none follows."""
+    return revisions.heads(project.graph)
+
+
+def check(project: Project) -> revisions.Checked:
+    """Check every script without touching a store. Raises Refused for the first wrong one."""
+    return revisions.check(project.graph, project.settings.stores.keys())
 
 
 class Current(msgspec.Struct, frozen=True, kw_only=True):

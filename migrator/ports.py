@@ -12,13 +12,14 @@ A store does not retry: ``engine/retry.py`` does, in one place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from migrator.model.block import Address, Block, Patch
-from migrator.model.move import At
+from migrator.model.move import At, Layout
 from migrator.model.rules import Entries
+from migrator.model.shape import TableShape
 from migrator.model.value import Kind, Value
 
 Json: TypeAlias = object
@@ -72,6 +73,8 @@ class LayoutFacts:
     ``version``: where the version for conditional writes lies. ``by_key``: a block can be read
     by its key alone. ``costs``: get, get_entries, put, update, append, delete.
     ``entries``: the entries lie apart, so that one can be written without the others.
+    ``kinds``, ``key_kinds``, ``limits`` and ``expiry`` are those of this layout, None where
+    the store's own hold.
     """
 
     effective: bool
@@ -80,6 +83,10 @@ class LayoutFacts:
     costs: Mapping[str, Cost]
     by_key: bool = True
     entries: bool = True
+    kinds: Mapping[Kind, Held] | None = None
+    key_kinds: frozenset[Kind] | None = None
+    limits: Limits | None = None
+    expiry: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,17 @@ class Capabilities:
     feed: str | None = None
     expiry: bool = False
     transactions: bool = False
+
+    def at(self, layout: Layout | None) -> Capabilities:
+        """What holds in one layout; None stands for the default one."""
+        facts = self.layouts[layout.name if layout is not None else self.default_layout]
+        return replace(
+            self,
+            kinds=self.kinds if facts.kinds is None else facts.kinds,
+            key_kinds=self.key_kinds if facts.key_kinds is None else facts.key_kinds,
+            limits=self.limits if facts.limits is None else facts.limits,
+            expiry=self.expiry if facts.expiry is None else facts.expiry,
+        )
 
 
 @dataclass(frozen=True)
@@ -228,6 +246,14 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Give back all connections."""
+
+
+@runtime_checkable
+class HasTables(Protocol):
+    """A store whose tables a script can be drafted from; beside ``Store``."""
+
+    def table_shapes(self) -> Sequence[TableShape]:
+        """All tables of the database, with their keys."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,67 @@
+"""stores, status, log: looking, and changing nothing."""
+
+from __future__ import annotations
+
+import click
+
+from migrator.cli.options import Options, global_options, pass_options
+from migrator.cli.output import tell_all, tell_json
+from migrator.errors import Failed
+
+
+@click.command("stores")
+@click.option("--kinds", is_flag=True, help="Show how each store holds each kind of value.")
+@global_options
+@pass_options
+def stores_command(options: Options, kinds: bool) -> int:
+    """Ping every store of the environment; exits with 1 where one does not answer."""
+    from migrator import commands
+    from migrator.render.scripts import kind_lines, store_lines
+
+    with options.project() as project:
+        if kinds:
+            table = commands.kinds(project)
+            if options.json:
+                tell_json(table)
+            else:
+                tell_all(kind_lines(table))
+            return 0
+        found = commands.stores(project)
+    if options.json:
+        tell_json(found)
+    else:
+        tell_all(store_lines(found))
+    return 0 if all(each.ok for each in found) else Failed.exit_code
+
+
+@click.command("status")
+@global_options
+@pass_options
+def status_command(options: Options) -> None:
+    """Tell where every run stands, and what comes next."""
+    from migrator import commands
+    from migrator.render.runs import status_lines
+
+    with options.project() as project:
+        found = commands.status(project)
+    if options.json:
+        tell_json(found)
+    else:
+        tell_all(status_lines(found, options.again))
+
+
+@click.command("log")
+@click.argument("run", metavar="RUN|REVISION")
+@global_options
+@pass_options
+def log_command(options: Options, run: str) -> None:
+    """Print the record of a run: who, where, when, what."""
+    from migrator import commands
+    from migrator.render.runs import event_lines
+
+    with options.project() as project:
+        events = commands.events(project, run)
+    if options.json:
+        tell_json(events)
+    else:
+        tell_all(event_lines(events))

@@ -1,0 +1,81 @@
+"""The options that every command takes, before or after its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from migrator.commands import Project
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass
+class Options:
+    """What holds for the whole call."""
+
+    env: str | None = None
+    config: str | None = None
+    format: str = "text"
+    log_level: str = "warning"
+    log_format: str = "text"
+
+    @property
+    def json(self) -> bool:
+        return self.format == "json"
+
+    @property
+    def again(self) -> str:
+        """The options a follow-up command needs, as they were given: ``" --env staging"``."""
+        given = (("--config", self.config), ("--env", self.env))
+        return "".join(f" {name} {value}" for name, value in given if value is not None)
+
+    def project(self) -> Project:
+        """Open the project; to be used as a context."""
+        from migrator.cli.logs import configure
+        from migrator.commands import Project
+
+        configure(self.log_level, self.log_format)
+        return Project(self.config, self.env)
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    """Note an option on the call's Options; one given after the command wins."""
+    options = context.ensure_object(Options)
+    if value is not None and parameter.name is not None:
+        setattr(options, parameter.name, value)
+
+
+def global_options(command: F) -> F:
+    """Add the options of every command."""
+    levels = ["debug", "info", "warning", "error"]
+    for decorate in reversed(
+        [
+            _option("--env", metavar="NAME", help="The environment of migrator.toml."),
+            _option(
+                "--config", metavar="FILE",
+                help="The settings; default: the nearest migrator.toml here or above.",
+            ),
+            _option("--format", type=click.Choice(["text", "json"]), help="How results are told."),
+            _option("--log-level", type=click.Choice(levels), help="What the log on stderr tells."),
+            _option("--log-format", type=click.Choice(["text", "json"]), help="How it does."),
+        ]
+    ):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+def _option(name: str, **more: Any) -> Callable[[F], F]:
+    env = "MIGRATOR_" + name.removeprefix("--").upper().replace("-", "_")
+    # `--format json` in the environment would change what scripts read without their knowing.
+    envvar = None if name == "--format" else env
+    return click.option(name, expose_value=False, callback=_keep, envvar=envvar, **more)
+
+
+def pass_options(command: F) -> F:
+    """Hand the call's Options to a command as its first argument."""
+    return click.make_pass_decorator(Options, ensure=True)(command)  # type: ignore[return-value]

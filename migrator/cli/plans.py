@@ -1,0 +1,254 @@
+"""plan, show, apply."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from migrator.cli.asking import confirm, need_terminal
+from migrator.cli.options import Options, global_options, pass_options
+from migrator.cli.output import tell, tell_all, tell_json
+from migrator.cli.signals import stoppable
+from migrator.errors import Interrupted, Refused
+
+if TYPE_CHECKING:
+    from migrator.commands import Applied, Project, Terms
+    from migrator.model.plan import Plan
+    from migrator.state import Run
+
+# As model/phase.py has them, which would take long to load for the help.
+_UNTIL = ["prepared", "dual_write", "backfilled", "shadow_read", "cut_over"]
+
+
+@click.command("plan")
+@click.argument("revision", required=False)
+@click.option("--full", is_flag=True, help="Read every block and keep every difference.")
+@click.option(
+    "-o",
+    "output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where to write it; default: under plans/.",
+)
+@click.option(
+    "--detailed-exitcode",
+    is_flag=True,
+    help="Exit with 2 where changes are pending, with 3 where a finding forbids them.",
+)
+@global_options
+@pass_options
+def plan_command(
+    options: Options,
+    revision: str | None,
+    full: bool,
+    output: Path | None,
+    detailed_exitcode: bool,
+) -> int:
+    """Tell what REVISION would do now (default: the next one that is not done).
+
+    Nothing is changed in any store. The plan is written to a file for review and for apply.
+    """
+    from migrator import commands
+
+    with options.project() as project:
+        name = revision or commands.pending(project)
+        if name is None:
+            return _nothing_to_do(options)
+        made = _make(options, project, name, full=full)
+        path = commands.save_plan(project, made, output)
+    if options.json:
+        tell_json(made)
+    else:
+        show_plan(options, made, path)
+    if detailed_exitcode:
+        return 3 if made.errors else 2 if made.blocks else 0
+    return 0
+
+
+def _nothing_to_do(options: Options) -> int:
+    if options.json:
+        tell_json(None)
+    else:
+        tell("nothing to do: every revision is done")
+    return 0
+
+
+def _make(options: Options, project: Project, revision: str, *, full: bool = False) -> Plan:
+    from migrator import commands
+    from migrator.cli.watch import Watch
+
+    with stoppable() as stop, Watch(quiet=options.json) as watch:
+
+        def progress(cls: str, done: int, of: int) -> None:
+            if stop.is_set():
+                raise Interrupted("stopped; nothing was changed")
+            watch.surveyed(cls, done, of)
+
+        return commands.plan(project, revision, full=full, progress=progress)
+
+
+def show_plan(options: Options, made: Plan, path: Path) -> None:
+    """Print a plan, with where it lies and how it is applied."""
+    from migrator.render.plan import plan_lines
+
+    tell_all(plan_lines(made))
+    near = nearest(path)
+    tell("", f"{near}    apply it with:  migrator apply {near}{options.again}")
+
+
+def nearest(path: Path) -> Path:
+    """A path from here where it lies below, else the whole path."""
+    here = Path.cwd()
+    return path.absolute().relative_to(here) if path.absolute().is_relative_to(here) else path
+
+
+@click.command("show")
+@click.argument("plan")
+@global_options
+@pass_options
+def show_command(options: Options, plan: str) -> None:
+    """Print a plan again: a file, or the latest plan of a revision."""
+    from migrator import commands
+
+    with options.project() as project:
+        path = commands.plan_file(project, plan)
+        made = commands.show(project, plan)
+    if options.json:
+        tell_json(made)
+    else:
+        show_plan(options, made, path)
+
+
+@click.command("apply")
+@click.argument("plan", metavar="[PLAN|REVISION]", required=False)
+@click.option(
+    "--until",
+    type=click.Choice(_UNTIL),
+    default="cut_over",
+    show_default=True,
+    help="The phase to stop at.",
+)
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="How many ranges are copied at once.",
+)
+@click.option("--accept", multiple=True, metavar="CODE", help="Accept a finding of the plan.")
+@click.option(
+    "--accept-key", multiple=True, metavar="KEY", help="Cut over without this block (Class:id)."
+)
+@global_options
+@pass_options
+def apply_command(
+    options: Options, plan: str | None, until: str, yes: bool, workers: int,
+    accept: tuple[str, ...], accept_key: tuple[str, ...],
+) -> int:  # fmt: skip
+    """Carry a plan out: copy, compare, make the target the primary.
+
+    A PLAN file is carried out as it is. A REVISION is planned and shown first, and you are
+    asked. What was interrupted goes on from its checkpoints with the same command.
+    """
+    from migrator import commands
+
+    with options.project() as project:
+        name = plan or commands.pending(project)
+        if name is None:
+            return _nothing_to_do(options)
+        run = _run_of(project, name)
+        terms = commands.Terms(accept, accept_key, workers)
+        if _is_done(options, run, until):
+            return 0
+        made = _chosen(options, project, name, run, terms, yes)
+        _apply(options, project, made, until, terms)
+    return 0
+
+
+def _run_of(project: Project, name: str) -> Run | None:
+    """The unfinished run of a revision; None for a plan file, and where there is none."""
+    from migrator import commands
+
+    if commands.is_plan_file(name):
+        return None
+    return commands.unfinished(project, project.revision_id(name))
+
+
+def _is_done(options: Options, run: Run | None, until: str) -> bool:
+    """Whether a run is as far as asked for; says so."""
+    from migrator.model.phase import Phase
+
+    if run is None or run.phase.rank < Phase(until).rank:
+        return False
+    if options.json:
+        tell_json(_as_applied(run))
+        return True
+    tell(f"{run.revision} is {run.phase.words} already: nothing to do")
+    if run.phase is Phase.CUT_OVER:
+        tell(
+            f"end it with:  migrator finish {run.revision}{options.again}    "
+            f"or take it back:  migrator rollback {run.revision}{options.again}"
+        )
+    return True
+
+
+def _as_applied(run: Run) -> Applied:
+    from migrator.commands import Applied
+
+    return Applied(
+        run=run.id, revision=run.revision, phase=run.phase.value, primary=run.primary, verified=[]
+    )
+
+
+def _chosen(
+    options: Options, project: Project, name: str, run: Run | None, terms: Terms, yes: bool
+) -> Plan:
+    """The plan to carry out: of the run that is under way, of a file, or a new one, agreed to."""
+    from migrator import commands
+    from migrator.render.plan import plan_lines
+
+    if run is not None:
+        if not options.json:
+            tell(f"going on with run {run.id}, which is {run.phase.words}")
+        return commands.frozen_plan(run)
+    if commands.is_plan_file(name):
+        return commands.show(project, name)
+    revision = project.revision_id(name)
+    if revision in project.done():
+        raise Refused(f"revision {revision} is finished already")
+    if not yes:
+        # Before the work of a plan that nobody could agree to.
+        need_terminal(options, f"migrator apply {revision} --yes{options.again}")
+    made = _make(options, project, revision)
+    if not options.json:
+        tell_all(plan_lines(made))
+        tell("")
+    commands.check_plan(project, made, terms)
+    if not yes:
+        confirm("Apply this?")
+    return made
+
+
+def _apply(options: Options, project: Project, made: Plan, until: str, terms: Terms) -> None:
+    from migrator import commands
+    from migrator.cli.watch import Watch
+    from migrator.model.phase import Phase
+    from migrator.render.runs import applied_lines, verification_lines
+
+    with (
+        stoppable(f"migrator apply {made.revision}{options.again}") as stop,
+        Watch(quiet=options.json, plan=made) as watch,
+    ):
+        done = commands.apply(
+            project, made, until=Phase(until), terms=terms, watcher=watch, stop=stop
+        )
+    if options.json:
+        tell_json(done)
+        return
+    tell_all(verification_lines(done.verified, all_keys=False))
+    side = "target" if done.primary == "target" else "source"
+    primary = ", ".join(str(getattr(move, side)) for move in made.moves)
+    tell_all(applied_lines(done, primary, options.again))

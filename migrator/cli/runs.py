@@ -1,0 +1,208 @@
+"""verify, rollback, abort, finish, quarantine: what follows an apply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from migrator.cli.asking import choose, confirm, need_terminal
+from migrator.cli.options import Options, global_options, pass_options
+from migrator.cli.output import tell, tell_all, tell_json
+from migrator.cli.signals import stoppable
+from migrator.errors import Mismatch, Refused, Usage
+
+if TYPE_CHECKING:
+    from migrator.commands import Project
+    from migrator.state import Run
+
+
+@click.command("verify")
+@click.argument("revision", required=False)
+@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True,
+              help="How many ranges are compared at once.")  # fmt: skip
+@global_options
+@pass_options
+def verify_command(options: Options, revision: str | None, workers: int) -> int:
+    """Compare both sides of REVISION, all blocks, anew (default: of the last run).
+
+    Exits with 4 where they differ, and names keys and paths.
+    """
+    from migrator import commands
+    from migrator.cli.watch import Watch
+    from migrator.render.runs import verification_lines
+
+    with options.project() as project:
+        name = revision or _last(project)
+        with (
+            stoppable(f"migrator verify {name}{options.again}") as stop,
+            Watch(quiet=options.json) as watch,
+        ):
+            found = commands.verify_run(project, name, watcher=watch, stop=stop, workers=workers)
+    if options.json:
+        tell_json(found)
+    else:
+        tell_all(verification_lines(found, all_keys=True))
+    return 0 if all(each.clean for each in found) else Mismatch.exit_code
+
+
+def _last(project: Project) -> str:
+    runs = [run for run in project.control.runs() if not run.phase.ended]
+    if not runs:
+        raise Refused("no run is under way", hint="see what there is:  migrator status")
+    return runs[-1].revision
+
+
+@click.command("rollback")
+@click.argument("revision")
+@click.option("--carry-back", is_flag=True,
+              help="Copy what was written since the cut-over back to the source.")  # fmt: skip
+@click.option("--discard", is_flag=True, help="Give up what was written since the cut-over.")
+@global_options
+@pass_options
+def rollback_command(options: Options, revision: str, carry_back: bool, discard: bool) -> None:
+    """Make the source of REVISION the primary again.
+
+    Both sides are compared first. What was written to the target since the cut-over is never
+    lost unless you say so.
+    """
+    from migrator import commands
+    from migrator.cli.watch import Watch
+
+    if carry_back and discard:
+        raise Usage("--carry-back and --discard exclude each other")
+    with options.project() as project:
+        with (
+            stoppable(f"migrator rollback {revision}{options.again}") as stop,
+            Watch(quiet=options.json) as watch,
+        ):
+            done = commands.rollback(
+                project, revision, carry_back=carry_back, discard=discard, watcher=watch, stop=stop
+            )
+        run = project.control.run(done.run)
+    if options.json:
+        tell_json(done)
+        return
+    written = sum(each.differ + each.missing + each.extra for each in done.verified)
+    kept = f"; {written:,} blocks written since the cut-over were given up" if written else ""
+    tell(f"primary is {_places(run, 'source')} again{kept}")
+    tell(
+        f"the copy stays:  migrator apply {run.revision}{options.again} cuts over again,  "
+        f"migrator abort {run.revision}{options.again} leaves the move"
+    )
+
+
+def _places(run: Run, side: str) -> str:
+    from migrator.commands import frozen_plan
+
+    return ", ".join(str(getattr(move, side)) for move in frozen_plan(run).moves)
+
+
+@click.command("abort")
+@click.argument("revision")
+@click.option("--drop-target", "target", flag_value="drop", help="Drop what was copied.")
+@click.option("--keep-target", "target", flag_value="keep", help="Leave the target as it is.")
+@global_options
+@pass_options
+def abort_command(options: Options, revision: str, target: str | None) -> None:
+    """Leave the move of REVISION; the source stays the primary."""
+    from migrator import commands
+
+    with options.project() as project:
+        run = project.control.run(project.revision_id(revision))
+        places = _places(run, "target")
+        if target is None:
+            words = f"migrator abort {revision} --drop-target, or --keep-target"
+            need_terminal(options, words)
+            target = choose(f"Drop or keep what was copied to {places}?", ["drop", "keep"])
+        run = commands.abort(project, revision, drop_target=target == "drop")
+    if options.json:
+        tell_json(_told(run))
+    else:
+        what = "was dropped" if target == "drop" else "was kept"
+        tell(f"{run.revision} is aborted; {places} {what}")
+
+
+def _told(run: Run) -> dict[str, object]:
+    """A run as JSON, without the plan inside it."""
+    return {
+        "run": run.id,
+        "revision": run.revision,
+        "phase": run.phase.value,
+        "primary": run.primary,
+        "epoch": run.epoch,
+        "changed": run.changed,
+    }
+
+
+@click.command("finish")
+@click.argument("revision")
+@click.option("--keep-source", is_flag=True, help="Drop nothing.")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@global_options
+@pass_options
+def finish_command(options: Options, revision: str, keep_source: bool, yes: bool) -> None:
+    """End the move of REVISION for good: drop its source. There is no way back."""
+    from migrator import commands
+    from migrator.model.phase import Phase
+
+    with options.project() as project:
+        run = project.control.run(project.revision_id(revision))
+        sources = _places(run, "source")
+        if run.phase is Phase.CUT_OVER and not yes:
+            more = " --keep-source" if keep_source else ""
+            need_terminal(options, f"migrator finish {revision}{more} --yes{options.again}")
+            confirm(_question(sources, keep_source))
+        run = commands.finish(project, revision, keep_source=keep_source)
+        targets = _places(run, "target")
+    if options.json:
+        tell_json(_told(run))
+    else:
+        what = "was kept" if keep_source else "was dropped"
+        tell(f"{run.revision} is finished: {targets} holds the data, {sources} {what}")
+
+
+def _question(sources: str, keep_source: bool) -> str:
+    if keep_source:
+        return f"End the move? {sources} is kept, but there is no rollback any more."
+    return f"End the move and DROP {sources} with all that is in it? There is no way back."
+
+
+@click.group("quarantine")
+def quarantine_command() -> None:
+    """Blocks that could not be written, and why."""
+
+
+@quarantine_command.command("list")
+@click.argument("revision")
+@global_options
+@pass_options
+def quarantine_list(options: Options, revision: str) -> None:
+    """List the blocks of REVISION that are set aside."""
+    from migrator import commands
+    from migrator.render.runs import quarantine_lines
+
+    with options.project() as project:
+        found = commands.quarantine(project, revision)
+    if options.json:
+        tell_json(found)
+    else:
+        tell_all(quarantine_lines(found, revision, options.again))
+
+
+@quarantine_command.command("retry")
+@click.argument("revision")
+@global_options
+@pass_options
+def quarantine_retry(options: Options, revision: str) -> int:
+    """Write them again, from what the source holds now. Exits with 5 where some remain."""
+    from migrator import commands
+    from migrator.errors import Waiting
+
+    with options.project() as project:
+        written, remain = commands.retry_quarantined(project, revision)
+    if options.json:
+        tell_json({"written": written, "remain": remain})
+    else:
+        tell(f"{written:,} written, {remain:,} remain in quarantine")
+    return Waiting.exit_code if remain else 0

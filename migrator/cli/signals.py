@@ -1,0 +1,60 @@
+"""SIGINT and SIGTERM: the first asks the work to stop at its next page, a second ends it now."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from migrator.cli.output import tell
+from migrator.errors import Interrupted
+
+EXIT = 130
+_working: threading.Event | None = None
+
+
+def install() -> None:
+    """Handle both signals from here on, for the whole process."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _handle)
+
+
+def _handle(number: int, _: FrameType | None) -> None:
+    if _working is None:
+        raise KeyboardInterrupt
+    if not _working.is_set():
+        _working.set()
+        tell("stopping at the next page (once more: at once)", to_stderr=True)
+    elif number == signal.SIGINT:
+        _leave_now()
+
+
+def _leave_now() -> None:
+    # Threads that wait for a server can't be ended otherwise. Nothing is lost: a checkpoint is
+    # never ahead of the data, and the lease of a dead process is taken over at once.
+    if sys.stderr.isatty():
+        sys.stderr.write("\x1b[?25h")  # a progress bar may have hidden the cursor
+    tell("stopped at once; what was done until the last checkpoint is kept", to_stderr=True)
+    os._exit(EXIT)
+
+
+@contextmanager
+def stoppable(go_on: str = "") -> Iterator[threading.Event]:
+    """The event that the first signal sets while the block runs.
+
+    ``go_on`` is the command that goes on from there; an Interrupted that comes out names it.
+    """
+    global _working
+    _working = stop = threading.Event()
+    try:
+        yield stop
+    except Interrupted as error:
+        if go_on and error.what.startswith("stopped"):
+            raise Interrupted(error.what, hint=f"go on with:  {go_on}") from error
+        raise
+    finally:
+        _working = None

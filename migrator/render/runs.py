@@ -1,0 +1,139 @@
+"""Runs, as they read to people: status, verification, log, quarantine."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from migrator.model.phase import Phase
+from migrator.render.text import Line, Style, blocks, columns, duration, first_line
+
+if TYPE_CHECKING:
+    from migrator.commands import Applied, RunStatus
+    from migrator.engine.verify import Verification
+    from migrator.state import Quarantined
+
+_WORD = 13
+
+
+def step(word: str, text: str, style: Style = "") -> Line:
+    """One line of a run's course: ``verified      100,000 blocks equal ...``."""
+    return Line(f"{word:<{_WORD}} {text}", style)
+
+
+def verification_lines(found: Sequence[Verification], *, all_keys: bool) -> Iterator[Line]:
+    """What a verification found; with ``all_keys`` every key that it names."""
+    for each in found:
+        yield step("verified" if each.clean else "mismatch", _verified(each), _style(each))
+        told = each.told if all_keys else each.told[:5]
+        for item in told:
+            yield Line(f"  {item.key}  {item.what}", "red")
+            for path in item.paths:
+                yield Line(f"      {path}")
+        differ = each.differ + each.missing + each.extra
+        if differ > len(told):
+            yield Line(f"  ... {differ - len(told):,} more", "dim")
+
+
+def _style(found: Verification) -> Style:
+    return "green" if found.clean else "red"
+
+
+def _verified(found: Verification) -> str:
+    text = f"{found.cls}  {blocks(found.equal)} equal on both sides, {found.differ:,} differ"
+    for count, word in (
+        (found.missing, f"missing in {found.target}"),
+        (found.extra, f"extra in {found.target}"),
+        (found.quarantined, "in quarantine"),
+        (found.rechecked, "rechecked"),
+    ):
+        if count:
+            text += f", {count:,} {word}"
+    return text
+
+
+def applied_lines(applied: Applied, primary: str, again: str) -> Iterator[Line]:
+    """How far an apply came, and what can be done from there."""
+    phase, revision = Phase(applied.phase), applied.revision
+    if phase is Phase.CUT_OVER:
+        yield step("cut over", f"{primary}: the primary now", "bold")
+        yield Line(
+            f"end it with:  migrator finish {revision}{again}    "
+            f"or take it back:  migrator rollback {revision}{again}"
+        )
+    else:
+        yield step(phase.words, f"{primary} stays the primary", "bold")
+        yield Line(f"go on with:  migrator apply {revision}{again}")
+
+
+def status_lines(found: Sequence[RunStatus], again: str) -> Iterator[Line]:
+    """Where every run stands."""
+    if not found:
+        yield Line(f"no run yet; see what would be done:  migrator plan{again}")
+    now = time.time()
+    for run in found:
+        yield from _run(run, now, again)
+
+
+def _run(run: RunStatus, now: float, again: str) -> Iterator[Line]:
+    phase = Phase(run.phase)
+    since = f"{phase.words} {duration(now - run.changed)} ago"
+    sides = f"at {run.primary}" if phase.ended else f"primary {run.primary}   mirror {run.mirror}"
+    style: Style = "dim" if phase.ended else "bold"
+    yield Line(f"{run.revision}  {', '.join(run.classes)}   {since}   {sides}", style)
+    if phase.rank < Phase.BACKFILLED.rank and run.planned:
+        done = f"{run.read:,} of {blocks(run.planned)} copied"
+        yield Line(f"      {done} ({min(run.read / run.planned, 1):.0%})")
+    if run.quarantined:
+        yield Line(
+            f"      {blocks(run.quarantined)} in quarantine:  "
+            f"migrator quarantine list {run.revision}{again}",
+            "yellow",
+        )
+    if run.next:
+        yield Line(f"      next:  {run.next}")
+
+
+def event_lines(events: Sequence[Mapping[str, object]]) -> Iterator[Line]:
+    """The log of a run: when, who, where, what."""
+    rows = []
+    for event in events:
+        at = dt.datetime.fromtimestamp(_number(event["at"]), dt.UTC)
+        job = f" ({event['job']})" if event["job"] else ""
+        who = f"{event['who']}@{event['host']}{job}"
+        when = at.isoformat(" ", "seconds").removesuffix("+00:00") + "Z"
+        rows.append((when, who, str(event["event"]).replace("_", " "), _detail(event["detail"])))
+    for text in columns(rows):
+        yield Line(text)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _detail(detail: object) -> str:
+    if not isinstance(detail, Mapping):
+        return str(detail)
+    return "  ".join(f"{key}={_value(item)}" for key, item in detail.items())
+
+
+def _value(item: object) -> str:
+    if isinstance(item, list | tuple):
+        return ",".join(map(str, item))
+    return f"{item:,}" if isinstance(item, int) and not isinstance(item, bool) else str(item)
+
+
+def quarantine_lines(found: Sequence[Quarantined], revision: str, again: str) -> Iterator[Line]:
+    """The blocks in quarantine, and what to do with them."""
+    if not found:
+        yield Line("nothing is in quarantine", "green")
+        return
+    for item in found:
+        path = f"  path {item.path}" if item.path else ""
+        yield Line(f"{item.shown}{path}  {first_line(item.reason)}", "yellow")
+    yield Line(
+        f"mend them and run:  migrator quarantine retry {revision}{again}    "
+        "or accept each by name:  migrator apply ... --accept-key KEY",
+    )
