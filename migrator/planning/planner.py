@@ -175,7 +175,7 @@ def _move_plan(route: Route, survey: Survey, workers: int) -> MovePlan:
         read=survey.read,
         samples=survey.samples,
         kinds=_kind_counts(survey),
-        sizes=survey.largest.sizes(route.target_store.capabilities),
+        sizes=survey.largest.sizes(route.target_store.capabilities.at(target.layout)),
         ranges=ranges,
         page=PAGE,
         requests_read=-(-read // PAGE) if survey.fresh else 2 * -(-read // PAGE),

@@ -71,7 +71,8 @@ class Surveyor:
         self.referred = referred
         self.collisions = Collisions(route)
         self._looked_up: set[bytes] = set()
-        self.found = Survey(kinds=Kinds(route.target, route.target_store.capabilities))
+        self._capabilities = route.target_store.capabilities.at(route.move.target.layout)
+        self.found = Survey(kinds=Kinds(route.target, self._capabilities))
 
     def run(self) -> Survey:
         """Survey both sides. Raises Terminal where the source is not there."""
@@ -169,7 +170,7 @@ class Surveyor:
     def _fits(self, block: Block, name: str) -> bool:
         """Count kinds and sizes of a block; whether the target can hold it."""
         route, found = self.route, self.found
-        limits = route.target_store.capabilities.limits
+        limits = self._capabilities.limits
         assert found.kinds is not None
         refused = [r for path, value in block.entries.items() for r in found.kinds.add(path, value)]
         for path, kind in refused:
@@ -280,4 +281,4 @@ def _line(
 ) -> EntryLine:
     fields = [show(name) for name in value] if type(value) is dict else []
     size = len(encode(value))
-    return EntryLine(sign=sign, path=path, bytes=size, fields=fields, detail=detail or [])
+    return EntryLine(sign=sign, path=show(path), bytes=size, fields=fields, detail=detail or [])

@@ -13,9 +13,10 @@ import pytest
 from migrator.errors import Refused
 from migrator.model.block import Aggregate, Block, cut
 from migrator.model.canonical import encode, equal
+from migrator.model.move import Layout
 from migrator.model.rules import Representation, assemble
 from migrator.model.value import Record, Value, kind_of, walk
-from migrator.ports import Collection, How, Json, Observer, Store
+from migrator.ports import Capabilities, Collection, How, Json, Observer, Store
 from migrator.testing.contract.case import CLS, REPRESENTATIONS, ContractCase, declared
 
 Held = dict[bytes, Block]
@@ -69,6 +70,11 @@ class Harness:
         store = case.open(folder)
         yield store
         store.close()
+
+    @pytest.fixture
+    def can(self, case: ContractCase, store: Store) -> Capabilities:
+        """What the store can do in this layout."""
+        return store.capabilities.at(Layout(case.layout))
 
     @pytest.fixture
     def make(self, case: ContractCase, folder: Path, store: Store) -> Iterator[Make]:
@@ -172,13 +178,13 @@ def assert_holds(collection: Collection, expected: Sequence[Block]) -> None:
     assert collection.count() == len(wanted)
 
 
-def is_held(store: Store, collection: Collection, value: Value) -> bool:
+def is_held(can: Capabilities, collection: Collection, value: Value) -> bool:
     """Whether the store says that it holds a value, natively or tagged, all inside included."""
     held = True
 
     def visit(part: Value) -> None:
         nonlocal held
-        says = collection.needs_tag(part) or store.capabilities.kinds[kind_of(part)]
+        says = collection.needs_tag(part) or can.kinds[kind_of(part)]
         held = held and says.how is not How.REFUSED
 
     walk(value, visit)

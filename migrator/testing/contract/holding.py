@@ -8,7 +8,7 @@ from migrator.errors import DoesNotFit
 from migrator.model.block import Block
 from migrator.model.canonical import encode, equal
 from migrator.model.value import Kind, Record, Value
-from migrator.ports import Store
+from migrator.ports import Capabilities
 from migrator.testing.contract.case import ContractCase, by_capability
 from migrator.testing.contract.harness import (
     Harness,
@@ -50,7 +50,7 @@ class ValuePromises(Harness):
     """What goes in comes out, or is refused by name."""
 
     @pytest.mark.parametrize("kind", list(Kind), ids=str)
-    def test_every_value_of_a_kind(self, cut_place: Place, store: Store, kind: Kind) -> None:
+    def test_every_value_of_a_kind(self, cut_place: Place, can: Capabilities, kind: Kind) -> None:
         if cut_place.case.schema:
             by_capability("its schema is fixed; see declared aggregates")
         collection = cut_place.collection
@@ -58,7 +58,7 @@ class ValuePromises(Harness):
         unfit: list[Block] = []
         for i, value in enumerate(ODD_VALUES[kind]):
             block = cut_place.cut(cut_place.case.key(i), around(value))
-            (fit if is_held(store, collection, value) else unfit).append(block)
+            (fit if is_held(can, collection, value) else unfit).append(block)
         collection.write(fit)
         assert_holds(collection, fit)
         for block in unfit:
@@ -75,23 +75,23 @@ class ValuePromises(Harness):
         cut_place.collection.write(blocks)
         assert_holds(cut_place.collection, blocks)
 
-    def test_all_kinds_in_one_block(self, cut_place: Place, store: Store) -> None:
+    def test_all_kinds_in_one_block(self, cut_place: Place, can: Capabilities) -> None:
         if cut_place.case.schema:
             by_capability("its schema is fixed; see declared aggregates")
         aggregate: Record = {
-            kind.value: [v for v in values if is_held(store, cut_place.collection, v)]
+            kind.value: [v for v in values if is_held(can, cut_place.collection, v)]
             for kind, values in ODD_VALUES.items()
         }
         block = cut_place.cut(cut_place.case.key(1), aggregate)
         cut_place.collection.write([block])
         assert_holds(cut_place.collection, [block])
 
-    def test_every_field_name(self, cut_place: Place, store: Store) -> None:
+    def test_every_field_name(self, cut_place: Place, can: Capabilities) -> None:
         if cut_place.case.schema:
             by_capability("its schema is fixed")
-        longest = store.capabilities.limits.name_bytes
+        longest = can.limits.name_bytes
         tagged = next(
-            v for v in (ODD_VALUES[Kind.UUID][0], 1) if is_held(store, cut_place.collection, v)
+            v for v in (ODD_VALUES[Kind.UUID][0], 1) if is_held(can, cut_place.collection, v)
         )
         blocks, all_names = [], {}
         for i, name in enumerate(ODD_NAMES):
@@ -108,25 +108,27 @@ class ValuePromises(Harness):
             cut_place.collection.write([block])
         assert_holds(cut_place.collection, blocks)
 
-    def test_null_absent_and_empty_differ(self, cut_place: Place, store: Store) -> None:
+    def test_null_absent_and_empty_differ(self, cut_place: Place, can: Capabilities) -> None:
         if cut_place.case.schema:
             by_capability("its schema is fixed; see declared aggregates")
         blocks = [
             cut_place.cut(cut_place.case.key(i), aggregate)
             for i, aggregate in enumerate(EMPTY)
-            if is_held(store, cut_place.collection, aggregate)
+            if is_held(can, cut_place.collection, aggregate)
         ]
         cut_place.collection.write(blocks)
         assert_holds(cut_place.collection, blocks)
 
-    def test_writing_leaves_the_blocks_as_they_are(self, cut_place: Place, store: Store) -> None:
+    def test_writing_leaves_the_blocks_as_they_are(
+        self, cut_place: Place, can: Capabilities
+    ) -> None:
         if cut_place.case.schema:
             by_capability("its schema is fixed")
         held = [
             value
             for kind in (Kind.SET, Kind.DECIMAL, Kind.LIST, Kind.UUID)
             for value in ODD_VALUES[kind]
-            if is_held(store, cut_place.collection, value)
+            if is_held(can, cut_place.collection, value)
         ]
         block = cut_place.cut(cut_place.case.key(1), around(held))
         before = encode(block.entries)

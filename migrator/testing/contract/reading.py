@@ -7,7 +7,7 @@ import pytest
 from migrator.model.block import Address, Block
 from migrator.model.canonical import encode
 from migrator.model.value import Value
-from migrator.ports import Json, Store
+from migrator.ports import Capabilities, Json
 from migrator.testing.contract.case import by_capability
 from migrator.testing.contract.harness import (
     Harness,
@@ -25,11 +25,11 @@ from migrator.testing.values import odd_keys
 LIMITS = (1, 2, 3, 7, 1000)
 
 
-def keys_of(place: Place, store: Store) -> list[Value]:
+def keys_of(place: Place, can: Capabilities) -> list[Value]:
     """Every odd key that this store takes."""
     if place.case.schema:
         return list(place.case.schema.keys)
-    kinds = sorted(store.capabilities.key_kinds)
+    kinds = sorted(can.key_kinds)
     return [k for kind in kinds for k in odd_keys(kind) if not place.case.refused_keys(k)]
 
 
@@ -118,11 +118,13 @@ class PagePromises(Harness):
         assert held.keys() == by_key(blocks).keys()
 
     @pytest.mark.parametrize("filled", [0, 3, 20])
-    def test_split_covers_keys_added_later(self, place: Place, store: Store, filled: int) -> None:
+    def test_split_covers_keys_added_later(
+        self, place: Place, can: Capabilities, filled: int
+    ) -> None:
         place.collection.write(place.blocks(filled, start=100))
         ranges = through_json(place.collection.split(4))
         assert isinstance(ranges, list)
-        keys = {encode(key): key for key in keys_of(place, store)}
+        keys = {encode(key): key for key in keys_of(place, can)}
         later = [place.block(key) for key in keys.values()] + place.blocks(5)
         write_all(place, later)
         place.collection.write(place.blocks(5, start=900))
@@ -141,8 +143,8 @@ class PagePromises(Harness):
                 assert_same(held[encode(block.id)], block)
 
     @pytest.mark.parametrize("limit", LIMITS)
-    def test_page_with_keys_of_all_kinds(self, place: Place, store: Store, limit: int) -> None:
-        blocks = write_all(place, [place.block(key, 1) for key in keys_of(place, store)])
+    def test_page_with_keys_of_all_kinds(self, place: Place, can: Capabilities, limit: int) -> None:
+        blocks = write_all(place, [place.block(key, 1) for key in keys_of(place, can)])
         held = by_key(scan(place.collection, place.collection.split(3), limit))
         assert held.keys() == {encode(block.id) for block in blocks}
 
@@ -169,10 +171,10 @@ class PagePromises(Harness):
             expected = by_key(scan(cut_place.collection, [range_]))
             assert by_key(seen).keys() == expected.keys()
 
-    def test_keys_are_those_of_the_pages(self, place: Place, store: Store) -> None:
-        if not store.capabilities.lists_keys:
+    def test_keys_are_those_of_the_pages(self, place: Place, can: Capabilities) -> None:
+        if not can.lists_keys:
             by_capability("it does not list its keys")
-        blocks = write_all(place, [place.block(key, 1) for key in keys_of(place, store)])
+        blocks = write_all(place, [place.block(key, 1) for key in keys_of(place, can)])
         for limit in (1, 3, 1000):
             found: list[bytes] = []
             for range_ in place.collection.split(3):
@@ -225,9 +227,9 @@ class KeyPromises(Harness):
         assert [b is not None for b in found] == [i < 600 for i in range(1499, -1, -1)]
         assert_same(found[-1], blocks[0])
 
-    def test_odd_keys_stay_apart(self, place: Place, store: Store) -> None:
+    def test_odd_keys_stay_apart(self, place: Place, can: Capabilities) -> None:
         blocks = write_all(
-            place, [place.block(key, i % 4) for i, key in enumerate(keys_of(place, store))]
+            place, [place.block(key, i % 4) for i, key in enumerate(keys_of(place, can))]
         )
         assert_holds(place.collection, blocks)
         place.collection.delete([Address(block.id, block.place) for block in blocks[::2]])
@@ -249,8 +251,8 @@ class KeyPromises(Harness):
         assert collection.read_entries(block.id, []) == {}
         assert collection.read_entries(cut_place.case.key(2), [*block.entries]) is None
 
-    def test_same_key_says_which_keys_collide(self, place: Place, store: Store) -> None:
-        keys = keys_of(place, store)
+    def test_same_key_says_which_keys_collide(self, place: Place, can: Capabilities) -> None:
+        keys = keys_of(place, can)
         groups = {encode(place.collection.same_key(key)) for key in keys}
         for key in keys:
             write_all(place, [place.block(key, 1)])

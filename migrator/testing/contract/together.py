@@ -11,7 +11,7 @@ from migrator.errors import Transient
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode
 from migrator.model.value import Kind
-from migrator.ports import Json, Store
+from migrator.ports import Capabilities, Json, Store
 from migrator.testing.contract.case import ContractCase, by_capability
 from migrator.testing.contract.harness import (
     Harness,
@@ -76,9 +76,9 @@ class TogetherPromises(Harness):
             collection.write([place.block(key(i), rounds=step % 5)])
         collection.write([place.block(key(500 + step), 1), place.block(key(700 - step), 1)])
 
-    def test_a_block_is_seen_whole(self, cut_place: Place, store: Store) -> None:
-        layout = store.capabilities.layouts[cut_place.case.layout]
-        if not layout.effective and not store.capabilities.transactions:
+    def test_a_block_is_seen_whole(self, cut_place: Place, can: Capabilities) -> None:
+        layout = can.layouts[cut_place.case.layout]
+        if not layout.effective and not can.transactions:
             by_capability("a block is no unit of atomicity")
         key = cut_place.case.key(1)
         states = [cut_place.block(key, rounds) for rounds in (3, 12)]
@@ -121,9 +121,9 @@ class TogetherPromises(Harness):
             list(pool.map(write, shares))
         assert_holds(collection, [block for share in shares for block in share])
 
-    def test_several_threads_append_to_one_block(self, make: Make, store: Store) -> None:
+    def test_several_threads_append_to_one_block(self, make: Make, can: Capabilities) -> None:
         place = make("ROUNDS")
-        if not store.capabilities.layouts[place.case.layout].entries:
+        if not can.layouts[place.case.layout].entries:
             by_capability("its entries do not lie apart")
         whole = place.block(place.case.key(1), rounds=12)
         start = place.block(place.case.key(1), rounds=4)
@@ -147,22 +147,22 @@ class TogetherPromises(Harness):
 class StatedPromises(Harness):
     """What a store says of itself is complete and agrees with what it does."""
 
-    def test_layout_is_described(self, case: ContractCase, store: Store) -> None:
-        facts = store.capabilities.layouts[case.layout]
+    def test_layout_is_described(self, case: ContractCase, can: Capabilities) -> None:
+        facts = can.layouts[case.layout]
         assert facts.unit
         assert facts.version
         assert set(facts.costs) == OPERATIONS
         for operation, cost in facts.costs.items():
             assert cost.requests > 0, operation
             assert cost.sends, operation
-        assert store.capabilities.default_layout in store.capabilities.layouts
+        assert can.default_layout in can.layouts
 
-    def test_every_kind_is_stated(self, store: Store) -> None:
-        assert set(store.capabilities.kinds) == set(Kind)
-        for kind, held in store.capabilities.kinds.items():
+    def test_every_kind_is_stated(self, can: Capabilities) -> None:
+        assert set(can.kinds) == set(Kind)
+        for kind, held in can.kinds.items():
             assert held.type or held.how.value == "refused", kind
-        assert store.capabilities.key_kinds
-        assert store.capabilities.key_order
+        assert can.key_kinds
+        assert can.key_order
 
     def test_ping_says_who_answers(self, store: Store) -> None:
         info = store.ping()

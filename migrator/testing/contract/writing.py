@@ -8,7 +8,7 @@ from migrator.errors import DoesNotFit, Terminal
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode
 from migrator.model.value import Kind, Value
-from migrator.ports import How, Store
+from migrator.ports import Capabilities, How
 from migrator.testing.contract.case import by_capability
 from migrator.testing.contract.harness import (
     Harness,
@@ -39,18 +39,18 @@ def beyond(nesting: int) -> int:
     return 5 * nesting + 100
 
 
-def refused(store: Store) -> list[Value]:
+def refused(can: Capabilities) -> list[Value]:
     """A value of every kind that the store says no to."""
-    kinds = store.capabilities.kinds
+    kinds = can.kinds
     return [ODD_VALUES[kind][0] for kind, held in kinds.items() if held.how is How.REFUSED]
 
 
-def unfit(place: Place, store: Store) -> list[Value]:
+def unfit(place: Place, can: Capabilities) -> list[Value]:
     """Values with which an aggregate can't be held here, one of every sort."""
     if place.case.schema:
         return []
-    limits = store.capabilities.limits
-    found = refused(store)
+    limits = can.limits
+    found = refused(can)
     # Cut into smaller entries an aggregate may be held all the same.
     if place.rules.name == "EAO":
         if limits.nesting is not None:
@@ -100,9 +100,9 @@ class WritePromises(Harness):
             store.close()
 
     def test_unfit_block_is_named_before_anything_is_written(
-        self, cut_place: Place, store: Store
+        self, cut_place: Place, can: Capabilities
     ) -> None:
-        values = unfit(cut_place, store)
+        values = unfit(cut_place, can)
         if not values:
             by_capability("there is nothing that it refuses in this representation")
         before = cut_place.blocks(2)
@@ -123,8 +123,8 @@ class WritePromises(Harness):
         assert caught.value.key == before[0].id
         assert_holds(place.collection, before)
 
-    def test_deepest_block_fits(self, place: Place, store: Store) -> None:
-        limit = store.capabilities.limits.nesting
+    def test_deepest_block_fits(self, place: Place, can: Capabilities) -> None:
+        limit = can.limits.nesting
         if place.case.schema:
             by_capability("its schema is fixed")
         key = place.case.key(1)
@@ -133,9 +133,9 @@ class WritePromises(Harness):
         assert_holds(place.collection, [block])
 
     def test_block_just_too_deep_is_refused_or_kept_exactly(
-        self, place: Place, store: Store
+        self, place: Place, can: Capabilities
     ) -> None:
-        limit = store.capabilities.limits.nesting
+        limit = can.limits.nesting
         if limit is None or place.case.schema:
             by_capability("there is no depth that it refuses")
         for more in (1, 2, 50):
@@ -149,30 +149,34 @@ class WritePromises(Harness):
                 assert_holds(place.collection, [block])
                 place.collection.delete([Address(key)])
 
-    def test_largest_block_fits_and_a_larger_one_does_not(self, place: Place, store: Store) -> None:
+    def test_largest_block_fits_and_a_larger_one_does_not(
+        self, place: Place, can: Capabilities
+    ) -> None:
         if place.case.schema:
             by_capability("its schema is fixed")
-        limit = store.capabilities.limits.block_bytes
+        limit = can.limits.block_bytes
         if limit is None or limit > LARGEST:
             limit = 4_000_000
         key = place.case.key(1)
         block = place.cut(key, {"id": key, "v": ["y" * 1000] * 10, "w": "x" * (limit - 12_000)})
-        if (entry := store.capabilities.limits.entry_bytes) and entry < limit:
+        if (entry := can.limits.entry_bytes) and entry < limit:
             by_capability("an entry is smaller than a block")
         assert place.collection.size(block) <= limit
         place.collection.write([block])
         assert_holds(place.collection, [block])
-        if store.capabilities.limits.block_bytes == limit:
+        if can.limits.block_bytes == limit:
             larger = place.cut(key, {"id": key, "w": "x" * limit})
             assert place.collection.size(larger) > limit
             with pytest.raises(DoesNotFit):
                 place.collection.write([larger])
             assert_holds(place.collection, [block])
 
-    def test_longest_key_fits_and_a_longer_one_does_not(self, place: Place, store: Store) -> None:
-        if Kind.TEXT not in store.capabilities.key_kinds or place.case.schema:
+    def test_longest_key_fits_and_a_longer_one_does_not(
+        self, place: Place, can: Capabilities
+    ) -> None:
+        if Kind.TEXT not in can.key_kinds or place.case.schema:
             by_capability("keys are no text")
-        limit = store.capabilities.limits.key_bytes
+        limit = can.limits.key_bytes
         long = "k" * (limit if limit is not None and limit < 100_000 else 2_000)
         block = place.block(long, 1)
         place.collection.write([block])
@@ -229,10 +233,10 @@ class PatchPromises(Harness):
             cut_place.collection.patch([Patch(absent.id, {}, ("rounds[0]",))])
         assert_holds(cut_place.collection, blocks)
 
-    def test_patch_that_does_not_fit_changes_nothing(self, make: Make, store: Store) -> None:
+    def test_patch_that_does_not_fit_changes_nothing(self, make: Make, can: Capabilities) -> None:
         place = make("ETF")
-        limit = store.capabilities.limits.nesting
-        values = refused(store) + ([] if limit is None else [nest(beyond(limit))])
+        limit = can.limits.nesting
+        values = refused(can) + ([] if limit is None else [nest(beyond(limit))])
         if place.case.schema or not values:
             by_capability("there is no kind and no depth that it refuses")
         block = place.block(place.case.key(1))
@@ -276,7 +280,7 @@ class DeletePromises(Harness):
 class ExpiryPromises(Harness):
     """The absolute deadline of a block."""
 
-    def test_expiry_is_kept(self, cut_place: Place, store: Store) -> None:
+    def test_expiry_is_kept(self, cut_place: Place, can: Capabilities) -> None:
         key = cut_place.case.key
         blocks = [cut_place.block(key(1), 2, DEADLINE), cut_place.block(key(2), 2)]
         cut_place.collection.write(blocks)
@@ -286,18 +290,18 @@ class ExpiryPromises(Harness):
             assert with_ is not None
             assert without is not None
             assert without.expires is None
-            if not store.capabilities.expiry:
+            if not can.expiry:
                 assert with_.expires is None
             else:
                 assert with_.expires is not None
                 assert with_.expires // 1000 == DEADLINE // 1000
             paged = scan(reader, cut_place.collection.split(1))
             assert {b.expires for b in paged} == {with_.expires, None}
-        if not store.capabilities.expiry:
+        if not can.expiry:
             by_capability("it keeps no expiry")
 
-    def test_expiry_goes_with_the_block(self, cut_place: Place, store: Store) -> None:
-        if not store.capabilities.expiry:
+    def test_expiry_goes_with_the_block(self, cut_place: Place, can: Capabilities) -> None:
+        if not can.expiry:
             by_capability("it keeps no expiry")
         key = cut_place.case.key(1)
         collection = cut_place.collection
