@@ -1,0 +1,60 @@
+"""Databases of these tests' own, on the servers that everybody shares."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+from tests.conftest import server_url
+from tests.system import servers
+from tests.system.kit import Place, Shop, Urls
+
+DATABASE = f"migrator_system_{os.getpid()}"
+
+
+def _with_database(url: str, database: str) -> str:
+    return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
+
+
+@pytest.fixture(scope="session")
+def database_url() -> Iterator[servers.MakeDatabase]:
+    """Make an empty database on a server, by a name that is new here; all go at the end."""
+    made: dict[str, str] = {}
+
+    def make(server: str, name: str = "") -> str:
+        database = f"{DATABASE}_{name}" if name else DATABASE
+        url = server_url(server)
+        if f"{server}:{database}" not in made:
+            servers.drop(server, url, database)
+            servers.create(server, url, database)
+            made[f"{server}:{database}"] = url
+        return _with_database(url, database)
+
+    yield make
+    for key, url in made.items():
+        server, _, database = key.partition(":")
+        servers.drop(server, url, database)
+
+
+@pytest.fixture
+def urls(database_url: servers.MakeDatabase) -> Urls:
+    """The URL of a store at a server's database, or in a file beside ``migrator.toml``."""
+
+    def url(server: str | None, name: str) -> str:
+        if server is not None:
+            return database_url(server)
+        return f"{'embedded' if name.startswith('embedded') else 'sqlite'}:///{name}.db"
+
+    return url
+
+
+@pytest.fixture
+def shop(tmp_path: Path, urls: Urls, request: pytest.FixtureRequest) -> Shop:
+    """A project that knows the places of the test: its parameters of type ``Place``."""
+    params = getattr(request.node, "callspec", None)
+    places = [p for p in (params.params.values() if params else ()) if isinstance(p, Place)]
+    return Shop(tmp_path, {place.store: urls(place.server, place.store) for place in places})

@@ -1,0 +1,244 @@
+"""What whole-system tests share: places to move to, projects of a few scripts, odd games."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from migrator import commands
+from migrator.engine.verify import Verification
+from migrator.model import value as v
+from migrator.model.block import Aggregate, Block, cut, join
+from migrator.model.canonical import encode, equal
+from migrator.model.move import At, Layout
+from migrator.model.phase import Phase
+from migrator.model.plan import MovePlan
+from migrator.model.value import Kind, Record, Ref, Value
+from migrator.ports import Collection, How, Store
+from migrator.testing.values import ODD_NAMES, ODD_VALUES, odd_keys
+
+EAO = ("/Game/*",)
+ROUNDS = ("/Game/*/rounds[*]", "/Game/*")
+ETF = ("/Game/*/*",)
+EAV = ("/Game/*/**",)
+ENV = "test"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A store with a layout that holds any aggregate."""
+
+    name: str
+    server: str | None
+    layout: str | None
+
+    @property
+    def store(self) -> str:
+        """Its name in ``migrator.toml``."""
+        return self.name.replace("-", "_")
+
+    def at(self, collection: str, rules: Sequence[str] = ()) -> At:
+        return At(self.store, collection, rules, self.layout)
+
+    def script(self, collection: str, rules: Sequence[str] = ()) -> str:
+        """The location in the words of a script."""
+        layout = f", layout={self.layout!r}" if self.layout else ""
+        return f"At({self.store!r}, {collection!r}, {list(rules)!r}{layout})"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+PLACES = (
+    Place("embedded", None, None),
+    Place("mongo-document", "mongodb", "document"),
+    Place("mongo-flat", "mongodb", "flat"),
+    Place("entries-sqlite", None, "entries"),
+    Place("entries-postgresql", "postgresql", "entries"),
+    Place("entries-mariadb", "mariadb", "entries"),
+)
+
+Urls = Callable[[str | None, str], str]
+_numbers = itertools.count(1)
+
+
+def fresh(prefix: str) -> str:
+    """A collection name that no other test of this process has."""
+    return f"{prefix}_{next(_numbers)}"
+
+
+@dataclass
+class Shop:
+    """A project in a folder: stores by name and URL, and scripts one after another."""
+
+    root: Path
+    stores: Mapping[str, str]
+    revisions: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        (self.root / "migrations").mkdir(parents=True, exist_ok=True)
+        lines = [f'[env.{ENV}.stores.{name}]\nurl = "{url}"' for name, url in self.stores.items()]
+        self.config.write_text("\n".join(lines) + "\n")
+
+    @property
+    def config(self) -> Path:
+        return self.root / "migrator.toml"
+
+    def script(self, body: str) -> str:
+        """Add a script with ``move`` or ``moves``; returns its revision."""
+        down = repr(self.revisions[-1]) if self.revisions else None
+        revision = f"{len(self.revisions) + 1:04}"
+        self.revisions.append(revision)
+        (self.root / "migrations" / f"{revision}_step.py").write_text(
+            f'"""Step {revision}."""\n\nfrom migrator import *\n\n'
+            f"revision, down_revision = {revision!r}, {down}\n\n{body}\n"
+        )
+        return revision
+
+    def open(self) -> commands.Project:
+        return commands.Project(self.config, ENV)
+
+
+def move(cls: str, source: str, target: str, **options: object) -> str:
+    """The text of a ``Move``; what stands in ``options`` is shown by ``repr``."""
+    more = "".join(f", {name}={value!r}" for name, value in options.items())
+    return f"Move({cls!r}, source={source}, target={target}{more})"
+
+
+def carry(
+    shop: Shop, revision: str, *, accept: Iterable[str] = (), keep_source: bool = True
+) -> list[Verification]:
+    """Plan, apply, verify and finish one revision; done counts must be the planned ones."""
+    with shop.open() as project:
+        plan = commands.plan(project, revision)
+        assert plan.errors == [], plan.errors
+        commands.apply(project, plan, terms=commands.Terms(accept=list(accept)))
+        found = commands.verify_run(project, revision)
+        for each in found:
+            assert each.clean, each.told
+            assert each.quarantined == 0
+        assert_as_planned(project, revision)
+        run = commands.finish(project, revision, keep_source=keep_source)
+        assert run.phase is Phase.FINISHED
+        return found
+
+
+def assert_as_planned(project: commands.Project, revision: str) -> None:
+    """What was done is what the plan said, and read = written + left + set aside."""
+    run = project.control.runs(revision)[-1]
+    events = commands.events(project, revision)
+    assert "not as planned" not in [event["event"] for event in events]
+    planned = commands.frozen_plan(run).moves
+    done = [event["detail"] for event in events if event["event"] == "copied"]
+    for made, counts in zip(planned, done[-len(planned) :], strict=True):
+        assert isinstance(counts, dict)
+        assert of_plan(made) == {name: counts[name] for name in of_plan(made)}
+        assert counts["read"] == sum(
+            counts[n] for n in ("create", "change", "leave", "quarantined")
+        )
+
+
+def of_plan(made: MovePlan) -> dict[str, int]:
+    return {n: getattr(made, n) for n in ("create", "change", "delete", "leave")}
+
+
+# ---------------------------------------------------------------- contents
+
+
+def fill(collection: Collection, aggregates: Iterable[tuple[Value, Record]]) -> None:
+    """Create the collection and put aggregates into it."""
+    collection.create()
+    rules = collection.at.rules(collection.cls)
+    batch: list[Block] = [cut(Aggregate(id, value), rules) for id, value in aggregates]
+    for start in range(0, len(batch), 200):
+        collection.write(batch[start : start + 200])
+
+
+Contents = dict[bytes, tuple[Value, Record]]
+
+
+def blocks(collection: Collection) -> Iterator[Block]:
+    """All blocks, as the observer reads them."""
+    reader = collection.observer()
+    for range_ in collection.split(3):
+        position = None
+        while True:
+            page = reader.page(range_, position, 300)
+            assert not page.damaged, page.damaged
+            yield from page.blocks
+            position = page.next
+            if position is None:
+                break
+
+
+def contents(collection: Collection) -> Contents:
+    """All aggregates by the canonical form of their key, as the observer reads them."""
+    found: Contents = {}
+    for block in blocks(collection):
+        form = encode(block.id)
+        assert form not in found, f"{block.id!r} twice"
+        found[form] = block.id, join(block).value
+    return found
+
+
+def by_key(aggregates: Iterable[tuple[Value, Record]]) -> Contents:
+    return {encode(id): (id, value) for id, value in aggregates}
+
+
+def assert_equal(left: Contents, right: Contents) -> None:
+    """Both hold the same keys with equal values, in canonical form."""
+    missing = [right[k][0] for k in right.keys() - left.keys()]
+    extra = [left[k][0] for k in left.keys() - right.keys()]
+    assert (missing, extra) == ([], [])
+    assert [left[k][0] for k in left if not equal(left[k][1], right[k][1])] == []
+
+
+# ---------------------------------------------------------------- odd games
+
+
+def odd_games() -> list[tuple[Value, Record]]:
+    """A game for each kind of value with all its odd ones, and one with every odd name."""
+    games: list[tuple[Value, Record]] = []
+    for kind in Kind:
+        rounds: list[Value] = [{"spell": value, "cast": [value]} for value in ODD_VALUES[kind]]
+        games.append((f"kind-{kind.value}", {"kind": kind.value, "rounds": rounds, "n": None}))
+        top: Record = {f"v{i}": value for i, value in enumerate(ODD_VALUES[kind])}
+        games.append((f"top-{kind.value}", top))
+    games.append(("names", {**{name: i for i, name in enumerate(ODD_NAMES)}, "rounds": []}))
+    deep: Record = {name: {name: [{name: name}]} for name in ODD_NAMES}
+    games.append(("deep names", {"rounds": [deep, {}, [], None], "in": deep}))
+    games.append(("empty", {}))
+    games.append(("no rounds", {"rounds": {}, "score": {"ann": v.Int64(1), "bob": 1.0}}))
+    games.append(("mixed rounds", {"rounds": [[], [[1], {}], "x", None, {"rounds": [1]}]}))
+    return games
+
+
+def odd_keyed(*collections: Collection) -> list[tuple[Value, Record]]:
+    """Games under odd keys of every kind that all these collections take and tell apart."""
+    chosen: dict[bytes, Value] = {}
+    taken: list[set[bytes]] = [set() for _ in collections]
+    for kind in Kind:
+        for key in odd_keys(kind):
+            folded = [encode(c.same_key(key)) for c in collections]
+            if encode(key) in chosen or any(f in t for f, t in zip(folded, taken, strict=True)):
+                continue
+            chosen[encode(key)] = key
+            for form, each in zip(folded, taken, strict=True):
+                each.add(form)
+    return [(key, {"id": key, "rounds": [{"of": Ref("Game", 1)}]}) for key in chosen.values()]
+
+
+def can_hold(store: Store, layout: Layout | None, collection: Collection, value: Value) -> bool:
+    """Whether a store says that it holds a value, all inside included."""
+    kinds = store.capabilities.at(layout).kinds
+    held = True
+
+    def visit(part: Value) -> None:
+        nonlocal held
+        says = collection.needs_tag(part) or kinds[v.kind_of(part)]
+        held = held and says.how is not How.REFUSED
+
+    v.walk(value, visit)
+    return held

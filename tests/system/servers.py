@@ -1,0 +1,71 @@
+"""Databases on test servers by the plain drivers, never through a store of ours."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+import psycopg
+import pymongo
+import pymysql
+
+
+class MakeDatabase(Protocol):
+    def __call__(self, server: str, name: str = "") -> str: ...
+
+
+def connect_postgresql(url: str) -> psycopg.Connection[Any]:
+    """An autocommitting session in UTC."""
+    return psycopg.connect(url, autocommit=True, options="-c TimeZone=UTC")
+
+
+def connect_mariadb(url: str) -> pymysql.Connection[Any]:
+    """An autocommitting session in UTC that hands out text as text."""
+    parts = urlsplit(url)
+    return pymysql.connect(
+        host=parts.hostname or "",
+        port=parts.port or 3306,
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        database=parts.path.strip("/") or None,
+        charset="utf8mb4",
+        autocommit=True,
+        init_command="SET time_zone = '+00:00'",
+    )
+
+
+def connect_mongodb(url: str) -> pymongo.MongoClient[dict[str, Any]]:
+    return pymongo.MongoClient(url, tz_aware=True)
+
+
+def create(server: str, url: str, database: str) -> None:
+    """Make an empty database; MongoDB makes its own."""
+    if server == "postgresql":
+        with connect_postgresql(url) as connection:
+            connection.execute(f'CREATE DATABASE "{database}"')  # type: ignore[call-overload]
+    elif server == "mariadb":
+        with connect_mariadb(url) as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4")
+
+
+def drop(server: str, url: str, database: str) -> None:
+    """Remove a database with all in it, were it there."""
+    if server == "postgresql":
+        with connect_postgresql(url) as connection:
+            connection.execute(f'DROP DATABASE IF EXISTS "{database}" WITH (FORCE)')  # type: ignore[call-overload]
+    elif server == "mariadb":
+        with connect_mariadb(url) as connection, connection.cursor() as cursor:
+            cursor.execute(f"DROP DATABASE IF EXISTS `{database}`")
+    else:
+        with connect_mongodb(url) as client:
+            client.drop_database(database)
+
+
+def rows(server: str, url: str, query: str, arguments: tuple[Any, ...] = ()) -> list[Any]:
+    """The answer to one query of a relational server."""
+    if server == "postgresql":
+        with connect_postgresql(url) as connection:
+            return connection.execute(query, arguments).fetchall()  # type: ignore[call-overload,no-any-return]
+    with connect_mariadb(url) as connection, connection.cursor() as cursor:
+        cursor.execute(query, arguments)
+        return list(cursor.fetchall())
