@@ -18,7 +18,7 @@ from migrator.model.block import Address, Block
 from migrator.model.canonical import encode
 from migrator.model.diff import same_block
 from migrator.model.rules import CorruptBlock
-from migrator.model.value import Value
+from migrator.model.value import Value, show
 from migrator.ports import Page
 from migrator.route import Route, extra_blocks, pages
 from migrator.state import Quarantined, Task
@@ -168,7 +168,7 @@ class _Backfill:
 def quarantined(route: Route, id: Value, path: str, reason: str) -> Quarantined:
     """The record of a block in quarantine; its key is kept in canonical form."""
     shown = route.name(id)
-    return Quarantined(route.number, encode(id).hex(), shown, path, reason, time.time())
+    return Quarantined(route.number, encode(id).hex(), shown, show(path), show(reason), time.time())
 
 
 def _delete_extra(scene: Scene, route: Route, task: Task) -> None:

@@ -33,7 +33,7 @@ class Difference:
     def text(self, *, masked: bool = False) -> str:
         """How it is told to people: ``path: 1 (int32) / 1.0 (double)``."""
         sides = [_side(side, masked) for side in (self.left, self.right)]
-        return f"{self.path or '(whole)'}: {sides[0]} / {sides[1]}"
+        return f"{show(self.path) or '(whole)'}: {sides[0]} / {sides[1]}"
 
 
 def _side(value: Value, masked: bool) -> str:

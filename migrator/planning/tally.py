@@ -37,7 +37,8 @@ class Issue:
 
     def finding(self, cls: str) -> Finding:
         return Finding(
-            code=self.code, severity=self.severity, text=self.text, cls=cls, path=self.path,
+            code=self.code, severity=self.severity, text=show(self.text), cls=cls,
+            path=show(self.path),
             count=self.count, keys=self.keys,
         )  # fmt: skip
 
@@ -121,7 +122,9 @@ class Kinds:
     def counted(self) -> Iterator[tuple[str, Kind, Held, int]]:
         """Every path with the kinds that stand there."""
         for path, root in self._roots.items():
-            yield from _counted(path, root)
+            # A plan is text for people: a name with half a surrogate pair is shown escaped.
+            for at, kind, held, count in _counted(path, root):
+                yield show(at), kind, held, count
 
     def by_path(self) -> dict[str, dict[Kind, int]]:
         """How many values of each kind stand at each path."""
