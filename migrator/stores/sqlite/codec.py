@@ -1,16 +1,19 @@
 """How keys, entry names and values lie in the embedded store.
 
 Values are MessagePack: plain kinds as themselves, the others as an extension that holds the
-model's tag and carrier. The copier and the observer read the extensions by code of their own.
+model's tag and carrier. The copier and the observer read them by two different libraries and
+by code of their own.
 """
 
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
 import msgpack
+import msgspec
 
 from migrator.errors import DoesNotFit
 from migrator.model import tags, witness
@@ -37,11 +40,37 @@ def _extend(value: Value) -> msgpack.ExtType:
     return msgpack.ExtType(TAGGED, encode(list(tags.to_carrier(value))))
 
 
+class _Packers(threading.local):
+    """A packer of each thread; making one costs more than packing a small value."""
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.packer = _packer()
+
+
+def _packer() -> msgpack.Packer:
+    return msgpack.Packer(
+        default=lambda value: _extend(value), strict_types=True, unicode_errors="surrogatepass"
+    )
+
+
+_packers = _Packers()
+
+
 def encode(value: Value) -> bytes:
     """The stored bytes of a value. Raises TypeError or ValueError for what can't be stored."""
-    data: bytes = msgpack.packb(
-        value, default=_extend, strict_types=True, unicode_errors="surrogatepass"
-    )
+    data: bytes
+    if _packers.busy:  # inside an extension of a value that is being packed
+        data = _packer().pack(value)
+        return data
+    _packers.busy = True
+    try:
+        data = _packers.packer.pack(value)
+    except BaseException:
+        _packers.packer = _packer()  # it keeps what it had packed so far
+        raise
+    finally:
+        _packers.busy = False
     return data
 
 
@@ -65,9 +94,15 @@ def _observed(code: int, data: bytes) -> Value:
     return witness.witness(tag, held)  # type: ignore[has-type]
 
 
+_decoder = msgspec.msgpack.Decoder(ext_hook=lambda code, data: _copied(code, bytes(data)))
+
+
 def decode(data: bytes) -> Value:
     """The value of stored bytes, for copying."""
-    return _unpack(data, _copied)
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _unpack(data, _copied)  # unpaired surrogates, which the faster reader refuses
 
 
 def observe(data: bytes) -> Value:
@@ -101,6 +136,8 @@ def key_column(id: Value) -> Column:
 
 def to_name(name: str) -> str | bytes:
     """An entry's access path, or a text key, as SQLite holds it."""
+    if name.isascii():
+        return name
     try:
         name.encode()
     except UnicodeEncodeError:
