@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 import msgspec
+import structlog
 
 from migrator import revisions
 from migrator.bootstrap import Stores
@@ -166,6 +167,9 @@ def plan(
 ) -> Plan:
     """What a revision would do now. Nothing is changed anywhere."""
     revision = project.revision_id(revision)
+    if revision in project.done():
+        raise Refused(f"revision {revision} is done already")
+    reach(project, revision)
     routes = project.routes(revision)
     return make_plan(
         subject(project, revision),
@@ -177,9 +181,23 @@ def plan(
     )
 
 
+def reach(project: Project, revision: str) -> None:
+    """Ask the stores of a revision who they are, once.
+
+    A store that does not answer now is told at once; later on it is waited for. Raises Transient
+    or Terminal.
+    """
+    for name in sorted(_store_names(project, revision)):
+        project.stores.get(name).ping()
+
+
+def _store_names(project: Project, revision: str) -> set[str]:
+    return {at.store for m in project.moves(revision) for at in (m.source, m.target) if at}
+
+
 def subject(project: Project, revision: str) -> Subject:
     """A revision in the words of a plan."""
-    names = {at.store for m in project.moves(revision) for at in (m.source, m.target) if at}
+    names = _store_names(project, revision)
     return Subject(
         revision,
         project.graph.get(revision).message,
@@ -322,6 +340,7 @@ def apply(
     Raises Refused before anything is done, Mismatch, Waiting or Interrupted on the way.
     """
     terms = terms or Terms()
+    reach(project, project.revision_id(made.revision))
     check_plan(project, made, terms)
     with _engine(project, made.revision, watcher, stop, terms, made) as engine:
         run = engine.apply(until, terms.accept_keys)
@@ -349,16 +368,14 @@ def _engine(
     with Lease(control, f"{project.settings.env}/{revision}") as lease:
         run = unfinished(project, revision)
         if run is None:
-            if made is None:
-                run = control.run(revision)
-            else:
-                run = _begin(project, made, terms)
+            run = control.run(revision) if made is None else _begin(project, made, terms)
         elif made is not None and run.fingerprint != made.fingerprint:
             raise Refused(
                 f"run {run.id} was begun with another plan",
                 hint=f"go on with that one: migrator apply {revision}; or leave it: "
                 f"migrator abort {revision}",
             )
+        structlog.contextvars.bind_contextvars(run=run.id)
         scene = Scene(
             run, frozen_plan(run), project.routes(revision), control, lease, terms.workers,
             watcher or Nobody(), stop=stop or threading.Event(),

@@ -11,7 +11,7 @@ from migrator.cli.asking import confirm, need_terminal
 from migrator.cli.options import Options, global_options, pass_options
 from migrator.cli.output import tell, tell_all, tell_json
 from migrator.cli.signals import stoppable
-from migrator.errors import Interrupted, Refused
+from migrator.errors import Interrupted
 
 if TYPE_CHECKING:
     from migrator.commands import Applied, Project, Terms
@@ -67,12 +67,16 @@ def plan_command(
     return 0
 
 
-def _nothing_to_do(options: Options) -> int:
+def _nothing_to_do(options: Options, revision: str | None = None) -> int:
     if options.json:
         tell_json(None)
     else:
-        tell("nothing to do: every revision is done")
+        tell(f"nothing to do: {f'{revision} is' if revision else 'every revision is'} done")
     return 0
+
+
+def _finished(project: Project, revision: str) -> bool:
+    return project.revision_id(revision) in project.done()
 
 
 def _make(options: Options, project: Project, revision: str, *, full: bool = False) -> Plan:
@@ -157,8 +161,8 @@ def apply_command(
 
     with options.project() as project:
         name = plan or commands.pending(project)
-        if name is None:
-            return _nothing_to_do(options)
+        if name is None or (not commands.is_plan_file(name) and _finished(project, name)):
+            return _nothing_to_do(options, name)
         run = _run_of(project, name)
         terms = commands.Terms(accept, accept_key, workers)
         if _is_done(options, run, until):
@@ -217,8 +221,6 @@ def _chosen(
     if commands.is_plan_file(name):
         return commands.show(project, name)
     revision = project.revision_id(name)
-    if revision in project.done():
-        raise Refused(f"revision {revision} is finished already")
     if not yes:
         # Before the work of a plan that nobody could agree to.
         need_terminal(options, f"migrator apply {revision} --yes{options.again}")

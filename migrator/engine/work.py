@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -116,7 +117,8 @@ def carry_out(scene: Scene, tasks: Sequence[Task], do: Callable[[Task], None]) -
         _few_collections(),
         ThreadPoolExecutor(max_workers=scene.workers, thread_name_prefix="task") as executor,
     ):
-        pending = {executor.submit(guarded, task) for task in waiting}
+        # What is bound to the log (the run's id) goes along into the threads.
+        pending = {executor.submit(copy_context().run, guarded, task) for task in waiting}
         try:
             while pending:
                 done, pending = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from migrator.model.plan import BlockDiff, EntryLine, Finding, MovePlan, Place, Plan, Severity
 from migrator.render.text import Line, Style, blocks, duration, shown, size
 
-_MOST_EXAMPLES = 2
+_MOST_CHANGED = 2
 _MOST_KINDS = 8
 _SIGNS: dict[str, Style] = {"+": "green", "-": "red", "~": "yellow", "=": "dim"}
 _FINDINGS: tuple[tuple[Severity, str, str, Style], ...] = (
@@ -36,8 +36,7 @@ def _move(move: MovePlan, *, full: bool) -> Iterator[Line]:
         yield Line(f"      {evolution}")
     yield Line()
     yield from _counts(move)
-    changes = move.samples if full else move.samples[:_MOST_EXAMPLES]
-    for sample in changes:
+    for sample in move.samples if full else _examples(move.samples):
         yield Line()
         yield from _example(sample)
     yield Line()
@@ -72,6 +71,12 @@ def _counts(move: MovePlan) -> Iterator[Line]:
         )
     if move.bound:
         yield Line(f"  sampled     {move.bound}")
+
+
+def _examples(samples: Sequence[BlockDiff]) -> list[BlockDiff]:
+    """One block that is created, since all of them look alike, and a few that are changed."""
+    created = [sample for sample in samples if sample.change == "create"]
+    return created[:1] + [s for s in samples if s.change != "create"][:_MOST_CHANGED]
 
 
 def _example(sample: BlockDiff) -> Iterator[Line]:

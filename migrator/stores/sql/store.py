@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from migrator.errors import Refused
 from migrator.model.move import At
+from migrator.model.shape import TableShape
 from migrator.ports import Collection, ServerInfo, Store, StoreSettings
 from migrator.stores.sql.capabilities import TABLES, capabilities
 from migrator.stores.sql.engine import Database
@@ -49,6 +50,15 @@ class SqlStore:
         from migrator.stores.sql.tables import TablesCollection
 
         return TablesCollection(self, cls, at)
+
+    def table_shapes(self) -> list[TableShape]:
+        """All tables of the database with their keys, for drafts of scripts."""
+        from migrator.stores.sql.outline import shapes
+
+        if self.database.absent:
+            return []
+        with self.database.reading(self.name) as connection:
+            return shapes(connection, self.database.dialect)
 
     def sibling(self, name: str) -> Store | None:
         """Another store of the same environment, None where stores can't be looked up."""
