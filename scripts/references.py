@@ -8,12 +8,16 @@ scripts/references.py --check    # say which are out of date, and fail
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import click
+
 from migrator.bootstrap import factory
+from migrator.cli.entry import cli
 from migrator.model.url import scheme
 from migrator.model.value import Kind
 from migrator.planning.file import plan_schema
@@ -26,6 +30,7 @@ STORES = {
     "SQLite": "sqlite:///a.db",
     "PostgreSQL": "postgresql://host/a",
     "MariaDB, MySQL": "mariadb://host/a",
+    "MongoDB": "mongodb://host/a",
 }
 HEAD = "<!-- made by scripts/references.py from the code; don't edit it -->\n\n"
 
@@ -113,12 +118,48 @@ def _held(held: Held) -> str:
     return f"*tagged* {held.type}".strip() if held.how is How.TAGGED else held.type or "yes"
 
 
+def commands() -> str:
+    """Every command with its options."""
+    text = HEAD + "# Every command\n\n```\n" + _context(cli).get_help() + "\n```\n"
+    shared = {tuple(p.opts) for p in cli.params}
+    for name, command in _walk("migrator", cli):
+        context = _context(command, name)
+        text += f"\n## {name.removeprefix('migrator ')}\n\n"
+        text += f"    {command.get_usage(context).removeprefix('Usage: ')}\n\n"
+        text += (inspect.cleandoc(command.help or "")) + "\n\n"
+        options = [p for p in command.params if isinstance(p, click.Option)]
+        own = [p for p in options if tuple(p.opts) not in shared]
+        records = [found for p in own if (found := p.get_help_record(context)) is not None]
+        if records:
+            text += table(["option", ""], [[f"`{_cell(o)}`", _cell(h)] for o, h in records])
+    return text
+
+
+def _walk(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    for below in command.list_commands(_context(command)):
+        found = command.get_command(_context(command), below)
+        if found is not None:
+            yield from _walk(f"{name} {below}", found)
+
+
+def _context(command: click.Command, name: str = "migrator") -> click.Context:
+    return click.Context(command, info_name=name, max_content_width=100, terminal_width=100)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
 def pages() -> dict[Path, bytes]:
     """Every generated file with what belongs in it."""
     stores = all_capabilities()
     made: dict[str, Callable[[], bytes]] = {
         "reference/layouts.md": lambda: layouts(stores).encode(),
         "reference/kinds.md": lambda: kinds(stores).encode(),
+        "reference/commands.md": lambda: commands().encode(),
         "plan.schema.json": plan_schema,
     }
     return {DOCS / name: make() for name, make in made.items()}
