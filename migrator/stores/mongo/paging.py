@@ -1,0 +1,215 @@
+"""Reading a collection in pieces: ranges of ``_id`` in BSON's own order, across all its types.
+
+``{_id: {$gt: x}}`` matches only keys of x's type. The bounds of an index scan (``min``,
+``max``) know no types: they walk the ``_id`` index as it lies, from a key of any kind to
+another. Keys travel as bytes, so that none changes on the way through a position.
+
+A page is two short requests, the keys and then their documents as they are now; no cursor
+lives from page to page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from bson.raw_bson import RawBSONDocument
+from pymongo.collection import Collection
+from pymongo.errors import OperationFailure
+
+from migrator.errors import Refused
+from migrator.ports import Json
+from migrator.stores.mongo import wire
+from migrator.stores.mongo.edge import edge
+from migrator.stores.mongo.keys import Key
+from migrator.stores.mongo.stored import SIDE
+
+Raw = Collection[RawBSONDocument]
+
+_AHEAD = 200_000
+_HINT = {"_id": 1}
+_RANGES_KEPT = 8
+
+
+@dataclass(frozen=True)
+class Range:
+    """Keys from one, included, to another, excluded; None for no bound."""
+
+    start: Key | None = None
+    stop: Key | None = None
+
+    def json(self) -> Json:
+        return {"from": position(self.start), "to": position(self.stop)}
+
+    @classmethod
+    def of(cls, json: Json) -> Range:
+        """Raises Refused for what is no range of this store."""
+        if json is None:
+            return cls()
+        if not isinstance(json, dict) or json.keys() != {"from", "to"}:
+            raise Refused(f"{json!r} is no range of a MongoDB collection")
+        return cls(key_at(json["from"]), key_at(json["to"]))
+
+
+def position(key: Key | None) -> str | None:
+    """A key in a checkpoint: its BSON type and bytes in hexadecimal."""
+    return None if key is None else f"{key[0]:02x}{key[1].hex()}"
+
+
+def key_at(text: Json) -> Key | None:
+    """The key behind a position. Raises Refused for what is none."""
+    if text is None:
+        return None
+    try:
+        data = bytes.fromhex(str(text))
+        return data[0], data[1:]
+    except (ValueError, IndexError):
+        raise Refused(f"{text!r} is no position in a MongoDB collection") from None
+
+
+def wrap(*elements: bytes) -> RawBSONDocument:
+    """Elements as a document that the driver sends as it is."""
+    return RawBSONDocument(wire.document(*elements))
+
+
+def with_id(key: Key) -> RawBSONDocument:
+    return wrap(wire.element(key[0], b"_id", key[1]))
+
+
+def selector(key: Key) -> RawBSONDocument:
+    """The filter for one key; records and patterns would else be read as operators."""
+    if key[0] not in (0x03, 0x0B):
+        return with_id(key)
+    equal = wire.document(wire.element(key[0], b"$eq", key[1]))
+    return wrap(wire.element(0x03, b"_id", equal))
+
+
+def documents(batch: Any) -> Iterator[bytes]:
+    """The documents of a raw batch, which is their bytes one after the other."""
+    at = 0
+    while at < len(batch):
+        size = int.from_bytes(batch[at : at + 4], "little")
+        yield batch[at : at + size]
+        at += size
+
+
+class Pager:
+    """Keys and raw documents of one collection."""
+
+    def __init__(self, collection: Raw, where: str) -> None:
+        self._collection = collection
+        self.where = where
+        self._cheap: bool | None = None
+        # Keys listed but not asked for yet, by (with the side field?, end of range, position).
+        self._ahead: dict[tuple[bool, str | None, str | None], tuple[list[bytes], bool]] = {}
+
+    @property
+    def cheap_ranges(self) -> bool:
+        """Whether the server walks the index for a range of keys; some scan the collection."""
+        if self._cheap is None:
+            find = {"find": self._collection.name, "filter": {"_id": {"$gt": "", "$lt": "a"}}}
+            try:
+                with edge(self.where):
+                    plan = self._collection.database.command(
+                        "explain", find, verbosity="queryPlanner"
+                    )
+                self._cheap = "COLLSCAN" not in str(plan)
+            except Exception as error:  # explaining may be forbidden where reading is not
+                if not isinstance(error.__cause__, OperationFailure):
+                    raise
+                self._cheap = True
+        return self._cheap
+
+    def listing(
+        self, range_: Json, position_: Json, limit: int, side: bool = False
+    ) -> tuple[list[bytes], Json]:
+        """Up to ``limit`` documents of nothing but ``_id`` (and, asked for, the key's tags).
+
+        Where a range costs a scan of the collection, the rest of the scan is kept for the
+        pages that follow: up to 200,000 keys, and only keys, never values.
+        """
+        range_ = Range.of(range_)
+        slot = (side, position(range_.stop), position(key_at(position_)))
+        kept = self._ahead.pop(slot, None) if position_ is not None else None
+        if kept is None:
+            asked = limit if self.cheap_ranges else max(limit, _AHEAD)
+            found = self._list(range_, key_at(position_), asked, side)
+            kept = found, len(found) < asked
+        found, whole = kept
+        page, rest = found[:limit], found[limit:]
+        if not page or (whole and not rest):
+            return page, None
+        next_ = position(wire.id_of(page[-1]))
+        if rest:
+            while len(self._ahead) >= _RANGES_KEPT:
+                self._ahead.pop(next(iter(self._ahead)), None)
+            self._ahead[(side, slot[1], next_)] = rest, whole
+        return page, next_
+
+    def _list(self, range_: Range, after: Key | None, limit: int, side: bool) -> list[bytes]:
+        bounds: dict[str, Any] = {}
+        if after is not None or range_.start is not None:
+            bounds["min"] = with_id(after or range_.start)  # type: ignore[arg-type]
+        if range_.stop is not None:
+            bounds["max"] = with_id(range_.stop)
+        with edge(self.where):
+            batches = self._collection.find_raw_batches(
+                projection={"_id": 1, f"{SIDE}.id": 1} if side else {"_id": 1},
+                sort=_HINT,
+                hint=_HINT,
+                # ``min`` includes its key, which stood on the page before.
+                limit=limit + (after is not None),
+                batch_size=min(limit + 1, 10_000),
+                **bounds,
+            )
+            found = [raw for batch in batches for raw in documents(batch)]
+        if after is not None and found and wire.id_of(found[0]) == after:
+            del found[0]
+        return found[:limit]
+
+    def read(self, keys: Sequence[Key], projection: dict[str, int] | None = None) -> list[bytes]:
+        """The documents of some keys as they are now, in no order; those that exist."""
+        plain = [key for key in keys if key[0] not in (0x03, 0x0B)]
+        filters = [selector(key) for key in keys if key[0] in (0x03, 0x0B)]
+        # Long lists make a server that looks at each member for each document slow.
+        step = 1000 if self.cheap_ranges else 60
+        for i in range(0, len(plain), step):
+            filters.append(_among(plain[i : i + step]))
+        found: list[bytes] = []
+        with edge(self.where):
+            for filter_ in filters:
+                for batch in self._collection.find_raw_batches(filter_, projection):
+                    found.extend(documents(batch))
+        return found
+
+    def sample(self, size: int, projection: dict[str, int] | None = None) -> list[bytes]:
+        """Some documents from all over the collection, in the order of their keys."""
+        stages: list[dict[str, Any]] = [{"$sample": {"size": size}}]
+        if projection:
+            stages.append({"$project": projection})
+        with edge(self.where):
+            batches = self._collection.aggregate_raw_batches([*stages, {"$sort": _HINT}])
+            return [raw for batch in batches for raw in documents(batch)]
+
+    def split(self, parts: int) -> list[Json]:
+        """Up to ``parts`` ranges of about the same number of keys."""
+        # One range only where each would cost a scan of the whole collection.
+        if parts < 2 or not self.cheap_ranges:
+            return [Range().json()]
+        keys = [wire.id_of(raw) for raw in self.sample(parts * 20, {"_id": 1})]
+        cuts = unique(keys[len(keys) * i // parts] for i in range(1, parts) if keys)
+        bounds: list[Key | None] = [None, *cuts, None]
+        return [Range(a, b).json() for a, b in pairwise(bounds)]
+
+
+def unique(keys: Iterable[Key]) -> list[Key]:
+    """Keys without repetition, in their order."""
+    return list(dict.fromkeys(keys))
+
+
+def _among(keys: Sequence[Key]) -> RawBSONDocument:
+    members = [wire.element(t, str(i).encode(), data) for i, (t, data) in enumerate(keys)]
+    among = wire.document(wire.element(0x04, b"$in", wire.document(*members)))
+    return wrap(wire.element(0x03, b"_id", among))

@@ -1,0 +1,113 @@
+"""Settings of a MongoDB store: the URL, the checked options, and clients made of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient, ReadPreference, WriteConcern
+from pymongo.database import Database
+from pymongo.read_concern import ReadConcern
+
+from migrator.errors import Refused, Terminal
+from migrator.ports import StoreSettings
+from migrator.stores.mongo.edge import edge
+
+_FILES = {"tlsCAFile", "tlsCertificateKeyFile", "tlsCRLFile"}
+_KNOWN: dict[str, type] = {
+    **dict.fromkeys(_FILES, str),
+    "tls": bool,
+    "tlsAllowInvalidCertificates": bool,
+    "tlsAllowInvalidHostnames": bool,
+    "username": str,
+    "authSource": str,
+    "authMechanism": str,
+    "replicaSet": str,
+    "directConnection": bool,
+    "appName": str,
+    "compressors": str,
+    "maxPoolSize": int,
+    "minPoolSize": int,
+    "connectTimeoutMS": int,
+    "socketTimeoutMS": int,
+    "serverSelectionTimeoutMS": int,
+    "timeoutMS": int,
+}
+_DEFAULTS = {
+    "appName": "migrator",
+    "connectTimeoutMS": 10_000,
+    "serverSelectionTimeoutMS": 10_000,
+    # The server gives a request up after this (maxTimeMS), so that none outlives its caller
+    # for long (R6).
+    "timeoutMS": 120_000,
+}
+
+
+def checked(settings: StoreSettings) -> dict[str, Any]:
+    """The options as the driver takes them. Raises Refused for an unknown or ill-typed one."""
+    options = {k: x for k, x in settings.options.items() if k != "database"}
+    for name, value in options.items():
+        wanted = _KNOWN.get(name)
+        if wanted is None:
+            raise Refused(
+                f"store {settings.name}: MongoDB has no option {name!r}",
+                hint=f"options: database, {', '.join(sorted(_KNOWN))}",
+            )
+        if type(value) is not wanted:
+            raise Refused(
+                f"store {settings.name}: option {name} wants {wanted.__name__}, not {value!r}"
+            )
+    for name in _FILES & options.keys():
+        path = os.path.join(settings.root, str(options[name]))
+        if not os.path.isfile(path):
+            raise Refused(f"store {settings.name}: {name}: there is no file {path}")
+        options[name] = path
+    return options
+
+
+def database_name(settings: StoreSettings) -> str:
+    """The database, from the option or the URL's path. Raises Refused without one."""
+    given = settings.options.get("database") or urlsplit(settings.url).path.lstrip("/")
+    if not given:
+        raise Refused(
+            f"store {settings.name}: no database is named",
+            hint="put it at the end of the url (mongodb://host/shop), or in options.database",
+        )
+    return str(given)
+
+
+def connect(settings: StoreSettings) -> Database[RawBSONDocument]:
+    """A client with the store's guarantees, opened on its database.
+
+    Reads go to the primary at majority, writes are acknowledged by a majority's journal (R7).
+    The driver repeats nothing by itself (R6).
+    """
+    options: Mapping[str, Any] = checked(settings)
+    name = database_name(settings)
+    if settings.secret is not None:
+        options = {**options, "password": settings.secret()}
+    chosen = {**_DEFAULTS, **options}
+    if "socketTimeoutMS" in options and "timeoutMS" not in options:
+        del chosen["timeoutMS"]
+    with edge(settings.name):
+        try:
+            client: MongoClient[RawBSONDocument] = MongoClient(
+                settings.url, retryWrites=False, retryReads=False, tz_aware=True, **chosen
+            )
+        except (ValueError, TypeError, OSError) as error:
+            raise Terminal(
+                f"the driver refuses the settings: {error}",
+                where=settings.name,
+                hint="mend the store's url or options",
+            ) from None
+        return client.get_database(
+            name,
+            codec_options=CodecOptions(document_class=RawBSONDocument),
+            read_preference=ReadPreference.PRIMARY,
+            read_concern=ReadConcern("majority"),
+            write_concern=WriteConcern("majority", j=True),
+        )
