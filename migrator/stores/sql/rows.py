@@ -99,15 +99,24 @@ class Reader:
         return sa.select(*columns)
 
     def read(
-        self, connection: Connection, conditions: Sequence[Any], limit: int | None
+        self,
+        connection: Connection,
+        conditions: Sequence[Any],
+        limit: int | None,
+        seen: dict[Node, list[Found]] | None = None,
     ) -> tuple[list[Found], int]:
-        """The aggregates that meet the conditions, in key order, and about how many bytes."""
+        """The aggregates that meet the conditions, in key order, and about how many bytes.
+
+        ``seen`` takes up every row that was read, by its table.
+        """
         root = self.root
         query = self.select(root).where(*conditions)
         query = query.order_by(*(root.table.c[name] for name in root.key)).limit(limit)
         rows = fetch(connection, query, self.dialect)
         found = [self._found(root, row) for row in rows]
-        weight = _weight(rows) + self._fill(connection, root, found)
+        if seen is not None:
+            seen[root].extend(found)
+        weight = _weight(rows) + self._fill(connection, root, found, seen)
         return found, weight
 
     def _found(self, node: Node, row: Row) -> Found:
@@ -117,7 +126,13 @@ class Reader:
                 values[i] = decode(values[i])
         return Found(values, _record(node, values))
 
-    def _fill(self, connection: Connection, node: Node, parents: list[Found]) -> int:
+    def _fill(
+        self,
+        connection: Connection,
+        node: Node,
+        parents: list[Found],
+        seen: dict[Node, list[Found]] | None,
+    ) -> int:
         """Put the rows of the child tables into their parents' records."""
         weight = 0
         for child in node.children:
@@ -136,7 +151,9 @@ class Reader:
             for parent in parents:
                 key = tuple(parent.values[i] for i in places)
                 _hang(child, parent, key, groups.get(key, []))
-            weight += self._fill(connection, child, all_found)
+            if seen is not None:
+                seen[child].extend(all_found)
+            weight += self._fill(connection, child, all_found, seen)
         return weight
 
     def _children(self, child: Node, keys: list[tuple[Value, ...]]) -> sa.Select[Any]:

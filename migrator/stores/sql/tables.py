@@ -14,17 +14,19 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.errors import Refused, Terminal
-from migrator.model.block import Block
+from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode
 from migrator.model.move import At, Tables
 from migrator.model.rules import Entries
 from migrator.model.value import Value
-from migrator.ports import Json, Page, Statistics
+from migrator.ports import Held, How, Json, Observer, Page, Statistics
 from migrator.stores.sql.catalog import read_table
+from migrator.stores.sql.findings import findings, same_key, unfit_text
 from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to_json
 from migrator.stores.sql.rows import Found, Reader, fetch
 from migrator.stores.sql.shape import Node, resolve
 from migrator.stores.sql.unfit import Unfit
+from migrator.stores.sql.write import Writer
 
 if TYPE_CHECKING:
     from migrator.stores.sql.store import SqlStore
@@ -71,7 +73,7 @@ class TablesReading:
         with self.database.reading(self.where) as connection:
             found, weight = self.reader.read(connection, conditions, limit)
         last = to_json(self._key(found[-1])) if len(found) == limit else None
-        damaged = [(self._id(one), one.problem) for one in found if one.problem]
+        damaged = [(self.id_of(one), one.problem) for one in found if one.problem]
         blocks = [self._block(one) for one in found if not one.problem]
         return Page(blocks, last, weight, damaged)
 
@@ -97,7 +99,7 @@ class TablesReading:
             for one in found:
                 if one.problem:
                     raise Terminal(one.problem, where=self.where)
-                blocks[encode(self._id(one))] = self._block(one)
+                blocks[encode(self.id_of(one))] = self._block(one)
         return [blocks.get(encode(id)) for id in ids]
 
     def encoded_key(self, id: Value) -> list[Any] | None:
@@ -114,11 +116,12 @@ class TablesReading:
     def _key(self, found: Found) -> tuple[Value, ...]:
         return tuple(found.values[i] for i in self.root.places(self.root.key))
 
-    def _id(self, found: Found) -> Value:
+    def id_of(self, found: Found) -> Value:
+        """The block's id of a root row."""
         return id_of(self._key(found))
 
     def _block(self, found: Found) -> Block:
-        return Block(self._id(found), self.rules.partition(found.record))
+        return Block(self.id_of(found), self.rules.partition(found.record))
 
 
 class TablesCollection(TablesReading):
@@ -130,6 +133,11 @@ class TablesCollection(TablesReading):
             return False
         with self.database.reading(self.where) as connection:
             return read_table(connection, self.dialect, self.spec.table) is not None
+
+    @cached_property
+    def exists_once(self) -> bool:
+        """As ``exists``, remembered until the shape is forgotten."""
+        return self.exists()
 
     def schema(self) -> Json:
         """The tables as the catalogue describes them."""
@@ -233,7 +241,78 @@ class TablesCollection(TablesReading):
         return {path: block.entries[path] for path in paths if path in block.entries}
 
     def findings(self) -> Iterable[tuple[str, str, str]]:
-        return ()
+        """What a plan should tell of these tables."""
+        return findings(self)
+
+    def create(self) -> None:
+        """Make the tables, keys and indexes that are missing; does nothing where all are there.
+
+        Raises Refused where nothing says what a table looks like, or one is there already
+        with other columns.
+        """
+        from migrator.stores.sql.ddl import create
+
+        create(self)
+        self.forget()
+
+    def drop(self) -> None:
+        """Remove the tables, children first; does nothing where they are not there."""
+        from migrator.stores.sql.ddl import drop
+
+        drop(self)
+        self.forget()
+
+    def forget(self) -> None:
+        """Read the catalogue again when the shape is next needed."""
+        for name in ("root", "reader", "writer", "exists_once"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def writer(self) -> Writer:
+        return Writer(self)
+
+    def write(self, blocks: Sequence[Block]) -> int:
+        """Put whole blocks in one transaction; the bytes sent. Raises DoesNotFit."""
+        return self.writer.write(blocks) if blocks else 0
+
+    def patch(self, patches: Sequence[Patch]) -> None:
+        """Set and remove entries, each patch atomically. Raises Terminal for no block."""
+        self.writer.patch(patches)
+
+    def delete(self, addresses: Sequence[Address]) -> None:
+        """Remove aggregates with all their rows."""
+        if addresses:
+            self.writer.delete(addresses)
+
+    def settle(self) -> None:
+        """Move sequences past the rows, add what foreign keys now can be, gather statistics."""
+        from migrator.stores.sql.settle import settle
+
+        settle(self)
+        self.forget()
+
+    def observer(self) -> Observer:
+        """The independent reader of these tables."""
+        from migrator.stores.sql.observe import TablesObserver
+
+        return TablesObserver(self.store, self.cls, self.at)
+
+    def size(self, block: Block) -> int:
+        """About the bytes of the block's rows; no limit of a server is by aggregate."""
+        return len(repr(block.entries))
+
+    def needs_tag(self, value: Value) -> Held | None:
+        """Refused where no column at all can hold the value."""
+        if type(value) is str and (reason := unfit_text(self.dialect, value)):
+            return Held(How.REFUSED, reason)
+        infinite = type(value) is float and value - value != 0
+        if infinite and (self.dialect == "mysql" or (self.dialect == "sqlite" and value != value)):
+            return Held(How.REFUSED, "no NaN or infinity")
+        return None
+
+    def same_key(self, id: Value) -> Value:
+        """The key by the collation of its columns, as the server has it."""
+        return same_key(self, id)
 
 
 def _decoded(codecs: Sequence[Any], row: Sequence[Any]) -> tuple[Value, ...]:

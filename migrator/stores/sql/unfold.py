@@ -1,0 +1,221 @@
+"""From aggregates to rows, checked: whatever would read back otherwise is refused by path.
+
+Nothing is sent here. A field without a column, a null where the layout means absence, a list
+in another order than its rows would have: each raises DoesNotFit with the block and the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NoReturn
+
+from migrator.errors import DoesNotFit
+from migrator.model import value as v
+from migrator.model.block import Block
+from migrator.model.canonical import encode
+from migrator.model.path import child as child_path
+from migrator.model.rules import assemble
+from migrator.model.value import Value, show
+from migrator.stores.sql.columns import Codec
+from migrator.stores.sql.documents import JSON_NULL
+from migrator.stores.sql.keys import id_of
+from migrator.stores.sql.shape import Node
+from migrator.stores.sql.unfit import Unfit
+
+
+@dataclass(slots=True)
+class Written:
+    """A row to be: its values and what the driver is sent for them, by column."""
+
+    block: Block
+    path: str
+    values: list[Value]
+    raw: list[Any]
+    key: bytes
+
+
+@dataclass
+class Unfolded:
+    """The rows of some blocks by table, and which blocks must be read back to be sure."""
+
+    rows: dict[Node, list[Written]] = field(default_factory=dict)
+    doubtful: dict[bytes, Block] = field(default_factory=dict)
+    bytes: int = 0
+
+
+def canonical(values: Sequence[Value]) -> bytes:
+    """The canonical form of a row's values."""
+    return b"".join(b"J" if value is JSON_NULL else encode(value) for value in values)
+
+
+def unfold(root: Node, blocks: Sequence[Block], where: str) -> Unfolded:
+    """The rows of whole blocks. Raises DoesNotFit."""
+    return _Unfolder(root, where).run(blocks)
+
+
+class _Unfolder:
+    def __init__(self, root: Node, where: str) -> None:
+        self.root = root
+        self.where = where
+        self.out = Unfolded({node: [] for node in root.walk()})
+        self.seen: dict[tuple[Node, bytes], str] = {}
+        self.block = Block(None, {})
+
+    def refuse(self, why: str, path: str, hint: str = "") -> NoReturn:
+        raise DoesNotFit(why, key=self.block.id, path=path, where=self.where, hint=hint)
+
+    def run(self, blocks: Sequence[Block]) -> Unfolded:
+        for block in blocks:
+            self.block = block
+            if block.expires is not None:
+                self.refuse("tables hold no expiry", "", "drop the expiry with an evolution")
+            row = self.row(self.root, assemble(block.entries), "", (), 0)
+            key = id_of(tuple(row.values[i] for i in self.root.places(self.root.key)))
+            if encode(key) != encode(block.id):
+                self.refuse(
+                    f"the block's key {show(block.id)} is not the {list(self.root.key)} of its "
+                    f"record, {show(key)}",
+                    child_path("", self.root.key[0]),
+                )
+            if any(codec.column.folds for codec in self.root.codecs_of(self.root.key)):
+                self.out.doubtful[encode(block.id)] = block
+        return self.out
+
+    def row(
+        self, node: Node, record: Value, path: str, parent: tuple[Value, ...], index: int
+    ) -> Written:
+        if type(record) is not dict:
+            self.refuse(f"a row of {node.info.name} is made of a record", path)
+        self._check_fields(node, record, path)
+        restored = dict(zip(node.parent, parent, strict=True))
+        values: list[Value] = []
+        raw: list[Any] = []
+        for codec in node.codecs:
+            at = child_path(path, codec.name)
+            if codec.name == node.position:
+                value: Value = index
+            else:
+                value = self._value(node, codec, record, restored, at)
+            values.append(value)
+            raw.append(self._raw(codec, value, at))
+        key = self._row_key(node, values, path)
+        self.out.bytes += sum(len(x) if isinstance(x, (str, bytes)) else 8 for x in raw)
+        written = Written(self.block, path, values, raw, key)
+        self.out.rows[node].append(written)
+        for below in node.children:
+            refs = tuple(values[i] for i in node.places(below.refs))
+            self._children(below, record, child_path(path, below.name), refs)
+        return written
+
+    def _check_fields(self, node: Node, record: dict[str, Value], path: str) -> None:
+        known = {child.name for child in node.children}
+        for name in record:
+            if name not in known and (name not in node.at or name == node.position):
+                self.refuse(
+                    f"table {node.info.name} has no column for it",
+                    child_path(path, name),
+                    "add the column, declare a child table, or drop the field with an evolution",
+                )
+
+    def _value(
+        self,
+        node: Node,
+        codec: Codec,
+        record: dict[str, Value],
+        restored: dict[str, Value],
+        at: str,
+    ) -> Value:
+        absent = node.spec.nulls == "absent"
+        if codec.name in restored:
+            value = restored[codec.name]
+            if codec.name not in record:
+                return value
+            if encode(value) == encode(record[codec.name]):
+                self.refuse("it repeats the parent's key, which the table's link tells", at)
+        elif codec.name not in record:
+            if not (absent or codec.json or codec.column.generated is not None):
+                self.refuse(
+                    "it is absent, and the table would give it back as null",
+                    at,
+                    'say nulls="absent" in tables(...), or add a default with an evolution',
+                )
+            return None
+        value = record[codec.name]
+        if type(value) is v.Ref:
+            value = value.id
+        if value is None:
+            if codec.json:
+                return JSON_NULL
+            if absent:
+                self.refuse('with nulls="absent" it would come back as absent, and is null', at)
+        return value
+
+    def _raw(self, codec: Codec, value: Value, at: str) -> Any:
+        try:
+            if value is JSON_NULL:
+                return codec.encode(None)
+            if value is not None:
+                return codec.encode(value)
+        except Unfit as error:
+            below = error.path if error.path.startswith("[") or not error.path else "." + error.path
+            self.refuse(error.why, at + below)
+        if not codec.column.nullable and codec.column.generated is None:
+            self.refuse(f"column {codec.name} takes no NULL", at)
+        return None
+
+    def _row_key(self, node: Node, values: list[Value], path: str) -> bytes:
+        if not node.key:
+            return b""
+        parts = [values[i] for i in node.places(node.key)]
+        if None in parts:
+            self.refuse(f"its key {list(node.key)} is null in part", path)
+        key = canonical(parts)
+        if (node, key) in self.seen:
+            self.refuse(f"it has the key of {self.seen[node, key]}: {show(parts)}", path)
+        self.seen[node, key] = f"{show(self.block.id)} {path}".strip()
+        return key
+
+    def _children(
+        self, node: Node, record: dict[str, Value], path: str, refs: tuple[Value, ...]
+    ) -> None:
+        spec = node.spec
+        if node.name not in record:
+            if spec.one and node.up is not None and node.up.spec.nulls == "absent":
+                return
+            self.refuse(f"it is absent, and table {node.info.name} would give an empty list", path)
+        held = record[node.name]
+        if spec.one:
+            if held is not None:
+                self._child(node, held, path, refs, 0)
+            return
+        if type(held) is not list:
+            self.refuse(f"the rows of {node.info.name} are made of a list", path)
+        if None in refs and held:
+            self.refuse("its parent has no key to point to", path)
+        rows = [self._child(node, item, f"{path}[{i}]", refs, i) for i, item in enumerate(held)]
+        if len(rows) > 1:
+            self._check_order(node, rows, path)
+
+    def _child(
+        self, node: Node, item: Value, path: str, refs: tuple[Value, ...], index: int
+    ) -> Written:
+        record = {node.spec.value: item} if node.spec.value is not None else item
+        return self.row(node, record, path, refs, index)
+
+    def _check_order(self, node: Node, rows: list[Written], path: str) -> None:
+        """The rows come back by their order columns: the list must stand so already."""
+        names = tuple(name for name in node.order if name not in node.parent)
+        places = node.places(names)
+        keys = [tuple(row.values[i] for i in places) for row in rows]
+        codecs = node.codecs_of(names)
+        if not names or not all(c.ordered for c in codecs) or any(None in key for key in keys):
+            self.out.doubtful[encode(self.block.id)] = self.block
+        elif any(a > b for a, b in pairwise(keys)):
+            self.refuse(
+                f"the list is not in the order of {list(names)}, in which its rows come back",
+                path,
+                'keep the order in a column of its own: tables(..., order_by="position", '
+                'columns={"position": "INTEGER POSITION"})',
+            )

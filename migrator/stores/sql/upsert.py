@@ -1,0 +1,105 @@
+"""The statements that write rows: one for each system, values always as parameters.
+
+PostgreSQL takes a column as one array of texts, which the server casts: a statement for
+thousands of rows, and no literal anywhere. SQLite and MySQL take rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy.engine import Connection
+
+from migrator.stores.sql.columns import Codec
+from migrator.stores.sql.options import Dialect
+from migrator.stores.sql.shape import Node, unique_keys
+from migrator.stores.sql.unfold import Written
+
+_CHUNK = 2000
+
+
+def upsert(connection: Connection, dialect: Dialect, node: Node, rows: list[Written]) -> None:
+    """Insert rows, or change those with the same key, on PostgreSQL and SQLite."""
+    if not rows:
+        return
+    columns = _written(node)
+    names = ", ".join(_quote(connection, codec.name) for codec in columns)
+    table = _table(connection, node)
+    places = node.places(tuple(codec.name for codec in columns))
+    tail = _on_conflict(connection, node, columns)
+    if dialect == "sqlite":
+        marks = ", ".join("?" for _ in columns)
+        # ABORT overrides a REPLACE or IGNORE that the table itself may declare.
+        statement = f"INSERT OR ABORT INTO {table} ({names}) VALUES ({marks}){tail}"  # noqa: S608
+        connection.exec_driver_sql(statement, [tuple(row.raw[i] for i in places) for row in rows])
+        return
+    always = any(codec.column.identity == "always" for codec in columns)
+    fixed = " OVERRIDING SYSTEM VALUE" if always else ""
+    casts = ", ".join(f"CAST(c{i} AS {codec.cast})" for i, codec in enumerate(columns))
+    arrays = ", ".join("CAST(%s AS text[])" for _ in columns)
+    aliases = ", ".join(f"c{i}" for i in range(len(columns)))
+    statement = (
+        f"INSERT INTO {table} ({names}){fixed} "  # noqa: S608
+        f"SELECT {casts.replace('%', '%%')} FROM unnest({arrays}) AS given({aliases}){tail}"
+    )
+    for chunk in _chunks(rows):
+        given = tuple([row.raw[i] for row in chunk] for i in places)
+        connection.exec_driver_sql(statement, given)
+
+
+def _on_conflict(connection: Connection, node: Node, columns: list[Codec]) -> str:
+    unique = [key for key in unique_keys(node.info) if set(key) <= set(node.key)]
+    if not unique:
+        return ""
+    key = ", ".join(_quote(connection, name) for name in unique[0])
+    sets = ", ".join(
+        f"{_quote(connection, codec.name)} = excluded.{_quote(connection, codec.name)}"
+        for codec in columns
+        if codec.name not in unique[0]
+    )
+    return f" ON CONFLICT ({key}) DO " + (f"UPDATE SET {sets}" if sets else "NOTHING")
+
+
+def insert(connection: Connection, node: Node, rows: list[Written]) -> None:
+    """Insert rows on MySQL; one that is there already is an error."""
+    if not rows:
+        return
+    columns = _written(node)
+    names = ", ".join(_quote(connection, codec.name) for codec in columns)
+    marks = ", ".join("%s" for _ in columns)
+    places = node.places(tuple(codec.name for codec in columns))
+    statement = f"INSERT INTO {_table(connection, node)} ({names}) VALUES ({marks})"  # noqa: S608
+    connection.exec_driver_sql(statement, [tuple(row.raw[i] for i in places) for row in rows])
+
+
+def update(connection: Connection, node: Node, rows: list[Written]) -> None:
+    """Change rows by their key on MySQL."""
+    columns = [codec for codec in _written(node) if codec.name not in node.key]
+    if not rows or not columns:
+        return
+    sets = ", ".join(f"{_quote(connection, codec.name)} = %s" for codec in columns)
+    key = " AND ".join(f"{_quote(connection, name)} = %s" for name in node.key)
+    places = node.places((*(codec.name for codec in columns), *node.key))
+    statement = f"UPDATE {_table(connection, node)} SET {sets} WHERE {key}"  # noqa: S608
+    connection.exec_driver_sql(statement, [tuple(row.raw[i] for i in places) for row in rows])
+
+
+def _written(node: Node) -> list[Codec]:
+    return [codec for codec in node.codecs if codec.column.generated is None]
+
+
+def _chunks(rows: list[Written]) -> Iterator[list[Written]]:
+    for start in range(0, len(rows), _CHUNK):
+        yield rows[start : start + _CHUNK]
+
+
+def _quote(connection: Connection, name: str) -> str:
+    return connection.dialect.identifier_preparer.quote_identifier(name)
+
+
+def _table(connection: Connection, node: Node) -> str:
+    name = _quote(connection, node.info.name)
+    return f"{_quote(connection, node.info.schema)}.{name}" if node.info.schema else name
+
+
+__all__ = ["insert", "update", "upsert"]

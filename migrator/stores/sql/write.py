@@ -1,0 +1,352 @@
+"""Whole aggregates into tables: what differs is changed, what is gone is deleted.
+
+One transaction for a batch. Rows are upserted by their own key only, never replaced, so that a
+clash on another unique key is an error that names both rows (hard case C15). Deletions go
+children first, changes parents first. Where only the server can tell whether what was written
+reads back equal (lists ordered by text, keys whose collation folds), it is read back before
+the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.engine import Connection
+
+from migrator.errors import DoesNotFit, MigratorError, Terminal
+from migrator.model.block import Address, Block, Patch
+from migrator.model.canonical import encode, equal
+from migrator.model.rules import assemble
+from migrator.model.value import show
+from migrator.stores.sql.errors import is_unique
+from migrator.stores.sql.keys import among, bind
+from migrator.stores.sql.rows import Found
+from migrator.stores.sql.shape import Node, unique_keys
+from migrator.stores.sql.unfold import Unfolded, Written, canonical, unfold
+from migrator.stores.sql.upsert import insert, update, upsert
+
+if TYPE_CHECKING:
+    from migrator.stores.sql.tables import TablesCollection
+
+_CHUNK = 400
+
+
+class Writer:
+    """Writes the blocks of one collection."""
+
+    def __init__(self, collection: TablesCollection) -> None:
+        self.collection = collection
+        self.root = collection.root
+        self.dialect = collection.dialect
+        self.where = collection.where
+        # SQLite checks foreign keys row by row, also those to tables that another move fills.
+        self._enforce = all(
+            key.columns == node.parent for node in self.root.walk() for key in node.info.foreign
+        )
+
+    def write(self, blocks: Sequence[Block]) -> int:
+        """Put whole blocks in one transaction; the bytes sent. Raises DoesNotFit."""
+        unfolded = unfold(self.root, blocks, self.where)
+        try:
+            with self._transaction() as connection:
+                self._put(connection, unfolded, blocks)
+        except DoesNotFit as error:
+            raise self._blamed(error, blocks) from error
+        return unfolded.bytes
+
+    def _transaction(self) -> Any:
+        return self.collection.database.writing(self.where, foreign_keys=self._enforce)
+
+    def _put(self, connection: Connection, unfolded: Unfolded, blocks: Sequence[Block]) -> None:
+        held = self._held(connection, [block.id for block in blocks])
+        nodes = list(self.root.walk())
+        changes = {node: _changes(node, unfolded.rows[node], held[node]) for node in nodes}
+        for node in reversed(nodes):
+            self._delete(connection, node, changes[node].gone)
+        for node in nodes:
+            self._change(connection, node, changes[node])
+        self._read_back(connection, list(unfolded.doubtful.values()))
+
+    def _held(self, connection: Connection, ids: Sequence[Any]) -> dict[Node, list[Found]]:
+        """The rows that lie there now for these blocks, by table."""
+        seen: dict[Node, list[Found]] = {node: [] for node in self.root.walk()}
+        keys = list(filter(None, map(self.collection.encoded_key, ids)))
+        codecs = self.root.codecs_of(self.root.key)
+        columns = [self.root.table.c[name] for name in self.root.key]
+        wanted = {encode(id) for id in ids}
+        for start in range(0, len(keys), _CHUNK):
+            chunk = keys[start : start + _CHUNK]
+            condition = among(codecs, columns, chunk, self.dialect)
+            found, _ = self.collection.reader.read(connection, [condition], None, seen)
+            for one in found:
+                if encode(self.collection.id_of(one)) not in wanted:
+                    raise DoesNotFit(
+                        "its key differs from another block's only as this collation does not",
+                        key=self.collection.id_of(one),
+                        where=self.where,
+                        hint="give the key columns a binary collation",
+                    )
+        return seen
+
+    def _change(self, connection: Connection, node: Node, changes: _Changes) -> None:
+        rows = _parents_first(node, changes.fresh)
+        try:
+            if self.dialect != "mysql":
+                upsert(connection, self.dialect, node, rows + changes.changed)
+                return
+            # ON DUPLICATE KEY would take a clash on any unique key for the row itself.
+            update(connection, node, changes.changed)
+            self._insert_or_move(connection, node, rows)
+        except exc.IntegrityError as error:
+            if is_unique(error):
+                raise _Clash(node, rows + changes.changed) from error
+            raise
+
+    def _insert_or_move(self, connection: Connection, node: Node, rows: list[Written]) -> None:
+        try:
+            insert(connection, node, rows)
+        except exc.IntegrityError as error:
+            # Some rows may lie there already, below another parent: these are moved.
+            if not is_unique(error) or not node.key:
+                raise
+            there = self._there(connection, node, rows)
+            if not there:
+                raise
+            update(connection, node, [row for row in rows if row.key in there])
+            insert(connection, node, [row for row in rows if row.key not in there])
+
+    def _there(self, connection: Connection, node: Node, rows: list[Written]) -> set[bytes]:
+        codecs, places = node.codecs_of(node.key), node.places(node.key)
+        columns = [node.table.c[name] for name in node.key]
+        found: set[bytes] = set()
+        for start in range(0, len(rows), _CHUNK):
+            chunk = [[row.raw[i] for i in places] for row in rows[start : start + _CHUNK]]
+            query = sa.select(*columns).where(among(codecs, columns, chunk, self.dialect))
+            for row in connection.execute(query):
+                found.add(canonical([_decode(c, x) for c, x in zip(codecs, row, strict=True)]))
+        return found
+
+    def _delete(self, connection: Connection, node: Node, gone: list[list[Any]]) -> None:
+        names = node.key or node.parent
+        codecs, places = node.codecs_of(names), node.places(names)
+        columns = [node.table.c[name] for name in names]
+        for start in range(0, len(gone), _CHUNK):
+            keys = [
+                [c.encode(values[i]) for c, i in zip(codecs, places, strict=True)]
+                for values in gone[start : start + _CHUNK]
+            ]
+            condition = among(codecs, columns, keys, self.dialect)
+            connection.execute(sa.delete(node.table).where(condition))
+
+    def _read_back(self, connection: Connection, blocks: list[Block]) -> None:
+        read = self.collection.read_on(connection, [block.id for block in blocks])
+        for wanted, got in zip(blocks, read, strict=True):
+            if got is None:
+                raise DoesNotFit(
+                    "its key is taken by another block, which this collation holds to be equal",
+                    key=wanted.id,
+                    where=self.where,
+                    hint="give the key columns a binary collation",
+                )
+            left, right = assemble(wanted.entries), assemble(got.entries)
+            if not equal(_plain(left), right):
+                paths = [name for name in left if not equal(_plain(left[name]), right.get(name))]
+                raise DoesNotFit(
+                    "it would not come back in this order",
+                    key=wanted.id,
+                    path=paths[0] if paths else "",
+                    where=self.where,
+                    hint='keep the order in a column: columns={"position": "INTEGER POSITION"}',
+                )
+
+    def delete(self, addresses: Sequence[Address]) -> None:
+        """Remove whole aggregates; those that are not there are no error."""
+        with self._transaction() as connection:
+            held = self._held(connection, [address.id for address in addresses])
+            for node in reversed(list(self.root.walk())):
+                self._delete(connection, node, [found.values for found in held[node]])
+
+    def patch(self, patches: Sequence[Patch]) -> None:
+        """Set and remove entries, each patch in a transaction that holds the root's row."""
+        for patch in patches:
+            with self._transaction() as connection:
+                self._lock(connection, patch)
+                (block,) = self.collection.read_on(connection, [patch.id])
+                if block is None:
+                    raise Terminal(f"there is no block {show(patch.id)} to patch", where=self.where)
+                entries = {p: x for p, x in block.entries.items() if p not in patch.unset}
+                changed = Block(patch.id, {**entries, **patch.set})
+                self._put(connection, unfold(self.root, [changed], self.where), [changed])
+
+    def _lock(self, connection: Connection, patch: Patch) -> None:
+        key = self.collection.encoded_key(patch.id)
+        if key is None or self.dialect == "sqlite":  # its transaction holds the whole file
+            return
+        codecs = self.root.codecs_of(self.root.key)
+        columns = [self.root.table.c[name] for name in self.root.key]
+        condition = among(codecs, columns, [key], self.dialect)
+        connection.execute(sa.select(*columns).where(condition).with_for_update())
+
+    def _blamed(self, error: DoesNotFit, blocks: Sequence[Block]) -> MigratorError:
+        """The same error with the block that caused it, found by trying each on its own."""
+        if isinstance(error, _Clash):
+            return self._both_keys(error)
+        if error.key is not None:
+            return error
+        for block in blocks if len(blocks) > 1 else ():
+            try:
+                with self._transaction() as connection:
+                    self._put(connection, unfold(self.root, [block], self.where), [block])
+                    raise _Undo
+            except _Undo:
+                continue
+            except DoesNotFit as again:
+                return self._blamed(again, [block])
+        key = blocks[0].id if len(blocks) == 1 else None
+        return DoesNotFit(error.what, key=key, path=error.path, where=self.where, hint=error.hint)
+
+    def _both_keys(self, clash: _Clash) -> DoesNotFit:
+        node = clash.node
+        seen: dict[tuple[tuple[str, ...], bytes], Written] = {}
+        with self.collection.database.reading(self.where) as connection:
+            for row in clash.rows:
+                for names in unique_keys(node.info):
+                    values = [row.values[i] for i in node.places(names)]
+                    if None in values or set(names) == set(node.key):
+                        continue
+                    form = canonical(values)
+                    other = self._holder(connection, node, names, row)
+                    if other is None and (names, form) in seen:
+                        twin = seen[names, form]
+                        other = show([twin.values[i] for i in node.places(node.key)])
+                    seen[names, form] = row
+                    if other is not None:
+                        return self._clashing(node, names, row, other)
+        return DoesNotFit(f"a unique key of {node.info.name} is taken", where=self.where)
+
+    def _clashing(self, node: Node, names: tuple[str, ...], row: Written, other: str) -> DoesNotFit:
+        mine = show([row.values[i] for i in node.places(node.key)])
+        return DoesNotFit(
+            f"{node.info.name} {mine} and {other} have the same {', '.join(names)}, "
+            "which is unique",
+            key=row.block.id,
+            path=row.path,
+            where=self.where,
+            hint="nothing was changed; correct one of the two and run again",
+        )
+
+    def _holder(
+        self, connection: Connection, node: Node, names: tuple[str, ...], row: Written
+    ) -> str | None:
+        """The key of another row that holds the same unique values."""
+        where = [
+            node.table.c[name] == bind(codec, row.values[node.at[name]])
+            for name, codec in zip(names, node.codecs_of(names), strict=True)
+        ]
+        columns = [node.table.c[name] for name in node.key]
+        codecs = node.codecs_of(node.key)
+        for found in connection.execute(sa.select(*columns).where(*where)):
+            key = [_decode(codec, x) for codec, x in zip(codecs, found, strict=True)]
+            if canonical(key) != row.key:
+                return show(key)
+        return None
+
+
+class _Undo(Exception):
+    pass
+
+
+class _Clash(DoesNotFit):
+    """A unique key was taken; which one is found out after the transaction is undone."""
+
+    def __init__(self, node: Node, rows: list[Written]) -> None:
+        super().__init__(f"a unique key of {node.info.name} is taken")
+        self.node = node
+        self.rows = rows
+
+
+class _Changes:
+    def __init__(self) -> None:
+        self.fresh: list[Written] = []
+        self.changed: list[Written] = []
+        self.gone: list[list[Any]] = []
+
+
+def _changes(node: Node, rows: list[Written], held: list[Found]) -> _Changes:
+    changes = _Changes()
+    if not node.key:
+        _keyless(node, rows, held, changes)
+        return changes
+    places = node.places(node.key)
+    there = {canonical([found.values[i] for i in places]): found.values for found in held}
+    for row in rows:
+        values = there.pop(row.key, None)
+        if values is None:
+            changes.fresh.append(row)
+        elif not _same(node, row.values, values):
+            changes.changed.append(row)
+    changes.gone = list(there.values())
+    return changes
+
+
+def _keyless(node: Node, rows: list[Written], held: list[Found], changes: _Changes) -> None:
+    """Rows without a key are told apart by nothing: a parent's rows stay or go together."""
+    places = node.places(node.parent)
+    new: dict[bytes, list[Written]] = {}
+    old: dict[bytes, list[Found]] = {}
+    for row in rows:
+        new.setdefault(canonical([row.values[i] for i in places]), []).append(row)
+    for found in held:
+        old.setdefault(canonical([found.values[i] for i in places]), []).append(found)
+    for parent in {**new, **old}:
+        wanted = sorted(canonical(row.values) for row in new.get(parent, []))
+        if wanted != sorted(canonical(found.values) for found in old.get(parent, [])):
+            changes.fresh.extend(new.get(parent, []))
+            changes.gone.extend(found.values for found in old.get(parent, [])[:1])
+
+
+def _same(node: Node, wanted: list[Any], held: list[Any]) -> bool:
+    made = [codec.column.generated is not None for codec in node.codecs]
+    left = [x for x, generated in zip(wanted, made, strict=True) if not generated]
+    right = [x for x, generated in zip(held, made, strict=True) if not generated]
+    return canonical(left) == canonical(right)
+
+
+def _parents_first(node: Node, rows: list[Written]) -> list[Written]:
+    """Rows that other rows of their own table refer to, before those."""
+    links = [key for key in node.info.foreign if key.table == node.info.name]
+    if not links or len(rows) < 2:
+        return rows
+    (link, *_) = links
+    refs, mine = node.places(link.refs), node.places(link.columns)
+    by_key = {canonical([row.values[i] for i in refs]): row for row in rows}
+    done: dict[int, Written] = {}
+    for row in rows:
+        chain: list[Written] = []
+        at: Written | None = row
+        while at is not None and id(at) not in done and at not in chain:
+            chain.append(at)
+            at = by_key.get(canonical([at.values[i] for i in mine]))
+        done.update((id(one), one) for one in reversed(chain))
+    return list(done.values())
+
+
+def _decode(codec: Any, raw: Any) -> Any:
+    return raw if codec.decode is None or raw is None else codec.decode(raw)
+
+
+def _plain(value: Any) -> Any:
+    """The value as a table gives it back: a reference as its bare id."""
+    from migrator.model.value import Ref
+
+    if type(value) is Ref:
+        return value.id
+    if type(value) is dict:
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if type(value) is list else value
+
+
+__all__ = ["Writer"]
