@@ -96,7 +96,7 @@ def main(args: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except BaseException as error:  # noqa: BLE001  (the last line of defence)
-        return _tell(error, options.json or _wants_json(words))
+        return _tell(error, options, options.json or _wants_json(words))
 
 
 def _wants_json(words: Sequence[str]) -> bool:
@@ -104,8 +104,9 @@ def _wants_json(words: Sequence[str]) -> bool:
     return "--format=json" in words or ("--format", "json") in pairwise(words)
 
 
-def _tell(error: BaseException, as_json: bool) -> int:
+def _tell(error: BaseException, options: Options, as_json: bool) -> int:
     told = _ours(error)
+    told.hint = options.complete(told.hint)
     if os.environ.get("MIGRATOR_DEBUG"):
         traceback.print_exception(error)
     output.tell_error(told, as_json=as_json)
@@ -123,7 +124,7 @@ def _ours(error: BaseException) -> MigratorError:
         case click.ClickException():
             return Failed(error.format_message())
         case KeyboardInterrupt() | click.Abort() | EOFError():
-            return Interrupted("nothing more was done")
+            return Interrupted("stopped before the end", hint="run the same command again")
         case OSError(strerror=str(why)):
             return Failed(why[:1].lower() + why[1:], where=str(error.filename or ""))
     # Not its text: a driver's may hold anything, a password included.

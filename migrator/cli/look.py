@@ -47,7 +47,7 @@ def status_command(options: Options) -> None:
     if options.json:
         tell_json(found)
     else:
-        tell_all(status_lines(found, options.again))
+        tell_all(status_lines(found, options.complete))
 
 
 @click.command("log")

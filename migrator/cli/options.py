@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,7 +34,14 @@ class Options:
     def again(self) -> str:
         """The options a follow-up command needs, as they were given: ``" --env staging"``."""
         given = (("--config", self.config), ("--env", self.env))
-        return "".join(f" {name} {value}" for name, value in given if value is not None)
+        return "".join(f" {name} {shlex.quote(v)}" for name, v in given if v is not None)
+
+    def complete(self, text: str) -> str:
+        """A hint with these options in the commands that it names.
+
+        Without them a command at night could reach another environment.
+        """
+        return re.sub(r"\bmigrator (?=[a-z])", lambda _: f"migrator{self.again} ", text)
 
     def project(self) -> Project:
         """Open the project; to be used as a context."""

@@ -99,7 +99,7 @@ def show_plan(options: Options, made: Plan, path: Path) -> None:
 
     tell_all(plan_lines(made))
     near = nearest(path)
-    tell("", f"{near}    apply it with:  migrator apply {near}{options.again}")
+    tell("", f"{near}    apply it with:  {options.complete('migrator apply')} {near}")
 
 
 def nearest(path: Path) -> Path:
@@ -184,6 +184,7 @@ def _run_of(project: Project, name: str) -> Run | None:
 def _is_done(options: Options, run: Run | None, until: str) -> bool:
     """Whether a run is as far as asked for; says so."""
     from migrator.model.phase import Phase
+    from migrator.render.runs import after_cut_over
 
     if run is None or run.phase.rank < Phase(until).rank:
         return False
@@ -192,10 +193,7 @@ def _is_done(options: Options, run: Run | None, until: str) -> bool:
         return True
     tell(f"{run.revision} is {run.phase.words} already: nothing to do")
     if run.phase is Phase.CUT_OVER:
-        tell(
-            f"end it with:  migrator finish {run.revision}{options.again}    "
-            f"or take it back:  migrator rollback {run.revision}{options.again}"
-        )
+        tell_all(after_cut_over(run.revision, options.complete))
     return True
 
 
@@ -223,7 +221,7 @@ def _chosen(
     revision = project.revision_id(name)
     if not yes:
         # Before the work of a plan that nobody could agree to.
-        need_terminal(options, f"migrator apply {revision} --yes{options.again}")
+        need_terminal(options, f"migrator apply {revision} --yes")
     made = _make(options, project, revision)
     if not options.json:
         tell_all(plan_lines(made))
@@ -241,7 +239,7 @@ def _apply(options: Options, project: Project, made: Plan, until: str, terms: Te
     from migrator.render.runs import applied_lines, verification_lines
 
     with (
-        stoppable(f"migrator apply {made.revision}{options.again}") as stop,
+        stoppable(f"migrator apply {made.revision}") as stop,
         Watch(quiet=options.json, plan=made) as watch,
     ):
         done = commands.apply(
@@ -253,4 +251,4 @@ def _apply(options: Options, project: Project, made: Plan, until: str, terms: Te
     tell_all(verification_lines(done.verified, all_keys=False))
     side = "target" if done.primary == "target" else "source"
     primary = ", ".join(str(getattr(move, side)) for move in made.moves)
-    tell_all(applied_lines(done, primary, options.again))
+    tell_all(applied_lines(done, primary, options.complete))

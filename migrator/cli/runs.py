@@ -35,7 +35,7 @@ def verify_command(options: Options, revision: str | None, workers: int) -> int:
     with options.project() as project:
         name = revision or _last(project)
         with (
-            stoppable(f"migrator verify {name}{options.again}") as stop,
+            stoppable(f"migrator verify {name}") as stop,
             Watch(quiet=options.json) as watch,
         ):
             found = commands.verify_run(project, name, watcher=watch, stop=stop, workers=workers)
@@ -73,7 +73,7 @@ def rollback_command(options: Options, revision: str, carry_back: bool, discard:
         raise Usage("--carry-back and --discard exclude each other")
     with options.project() as project:
         with (
-            stoppable(f"migrator rollback {revision}{options.again}") as stop,
+            stoppable(f"migrator rollback {revision}") as stop,
             Watch(quiet=options.json) as watch,
         ):
             done = commands.rollback(
@@ -86,10 +86,8 @@ def rollback_command(options: Options, revision: str, carry_back: bool, discard:
     written = sum(each.differ + each.missing + each.extra for each in done.verified)
     kept = f"; {written:,} blocks written since the cut-over were given up" if written else ""
     tell(f"primary is {_places(run, 'source')} again{kept}")
-    tell(
-        f"the copy stays:  migrator apply {run.revision}{options.again} cuts over again,  "
-        f"migrator abort {run.revision}{options.again} leaves the move"
-    )
+    ways = f"migrator apply {run.revision} cuts over again,  migrator abort {run.revision} leaves"
+    tell(options.complete(f"the copy stays:  {ways} the move"))
 
 
 def _places(run: Run, side: str) -> str:
@@ -151,7 +149,7 @@ def finish_command(options: Options, revision: str, keep_source: bool, yes: bool
         sources = _places(run, "source")
         if run.phase is Phase.CUT_OVER and not yes:
             more = " --keep-source" if keep_source else ""
-            need_terminal(options, f"migrator finish {revision}{more} --yes{options.again}")
+            need_terminal(options, f"migrator finish {revision}{more} --yes")
             confirm(_question(sources, keep_source))
         run = commands.finish(project, revision, keep_source=keep_source)
         targets = _places(run, "target")
@@ -187,7 +185,7 @@ def quarantine_list(options: Options, revision: str) -> None:
     if options.json:
         tell_json(found)
     else:
-        tell_all(quarantine_lines(found, revision, options.again))
+        tell_all(quarantine_lines(found, revision, options.complete))
 
 
 @quarantine_command.command("retry")

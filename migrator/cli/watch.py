@@ -112,16 +112,19 @@ class Watch:
             self._show(f"{work:<13} {cls}", meter, now)
 
     def _show(self, head: str, meter: Meter, now: float) -> None:
+        told = meter.told(now)
+        if head.startswith("verify") and meter.done >= meter.of:
+            told += "  looking for extra blocks"
         if self._bar is not None and self._task is not None:
             self._bar.update(
                 self._task,
                 completed=meter.done,
                 total=max(meter.of, meter.done),
-                told=meter.told(now),
+                told=told,
             )
         elif now - self._last >= PLAIN_EVERY:
             self._last = now
-            tell(f"{head}  {meter.told(now)}", to_stderr=True)
+            tell(f"{head}  {told}", to_stderr=True)
 
     def ends(self, work: str, cls: str) -> None:
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from migrator.model.phase import Phase
@@ -54,30 +54,33 @@ def _verified(found: Verification) -> str:
     return text
 
 
-def applied_lines(applied: Applied, primary: str, again: str) -> Iterator[Line]:
+def applied_lines(applied: Applied, primary: str, complete: Callable[[str], str]) -> Iterator[Line]:
     """How far an apply came, and what can be done from there."""
     phase, revision = Phase(applied.phase), applied.revision
     if phase is Phase.CUT_OVER:
         yield step("cut over", f"{primary}: the primary now", "bold")
-        yield Line(
-            f"end it with:  migrator finish {revision}{again}    "
-            f"or take it back:  migrator rollback {revision}{again}"
-        )
+        yield from after_cut_over(revision, complete)
     else:
         yield step(phase.words, f"{primary} stays the primary", "bold")
-        yield Line(f"go on with:  migrator apply {revision}{again}")
+        yield Line(complete(f"go on with:  migrator apply {revision}"))
 
 
-def status_lines(found: Sequence[RunStatus], again: str) -> Iterator[Line]:
-    """Where every run stands."""
+def after_cut_over(revision: str, complete: Callable[[str], str]) -> Iterator[Line]:
+    """The two ways out of a move that is cut over."""
+    ways = f"migrator finish {revision}    or take it back:  migrator rollback {revision}"
+    yield Line(complete(f"end it with:  {ways}"))
+
+
+def status_lines(found: Sequence[RunStatus], complete: Callable[[str], str]) -> Iterator[Line]:
+    """Where every run stands; ``complete`` adds the call's options to a command."""
     if not found:
-        yield Line(f"no run yet; see what would be done:  migrator plan{again}")
+        yield Line(complete("no run yet; see what would be done:  migrator plan"))
     now = time.time()
     for run in found:
-        yield from _run(run, now, again)
+        yield from _run(run, now, complete)
 
 
-def _run(run: RunStatus, now: float, again: str) -> Iterator[Line]:
+def _run(run: RunStatus, now: float, complete: Callable[[str], str]) -> Iterator[Line]:
     phase = Phase(run.phase)
     since = f"{phase.words} {duration(now - run.changed)} ago"
     sides = f"at {run.primary}" if phase.ended else f"primary {run.primary}   mirror {run.mirror}"
@@ -89,11 +92,11 @@ def _run(run: RunStatus, now: float, again: str) -> Iterator[Line]:
     if run.quarantined:
         yield Line(
             f"      {blocks(run.quarantined)} in quarantine:  "
-            f"migrator quarantine list {run.revision}{again}",
+            + complete(f"migrator quarantine list {run.revision}"),
             "yellow",
         )
     if run.next:
-        yield Line(f"      next:  {run.next}")
+        yield Line(f"      next:  {complete(run.next)}")
 
 
 def event_lines(events: Sequence[Mapping[str, object]]) -> Iterator[Line]:
@@ -125,7 +128,9 @@ def _value(item: object) -> str:
     return f"{item:,}" if isinstance(item, int) and not isinstance(item, bool) else str(item)
 
 
-def quarantine_lines(found: Sequence[Quarantined], revision: str, again: str) -> Iterator[Line]:
+def quarantine_lines(
+    found: Sequence[Quarantined], revision: str, complete: Callable[[str], str]
+) -> Iterator[Line]:
     """The blocks in quarantine, and what to do with them."""
     if not found:
         yield Line("nothing is in quarantine", "green")
@@ -134,6 +139,6 @@ def quarantine_lines(found: Sequence[Quarantined], revision: str, again: str) ->
         path = f"  path {item.path}" if item.path else ""
         yield Line(f"{item.shown}{path}  {first_line(item.reason)}", "yellow")
     yield Line(
-        f"mend them and run:  migrator quarantine retry {revision}{again}    "
-        "or accept each by name:  migrator apply ... --accept-key KEY",
+        complete(f"mend them and run:  migrator quarantine retry {revision}    ")
+        + complete(f"or accept each by name:  migrator apply {revision} --accept-key KEY")
     )
