@@ -19,7 +19,7 @@ def connect_postgresql(url: str) -> psycopg.Connection[Any]:
     return psycopg.connect(url, autocommit=True, options="-c TimeZone=UTC")
 
 
-def connect_mariadb(url: str) -> pymysql.Connection[Any]:
+def connect_mariadb(url: str, **options: Any) -> pymysql.Connection[Any]:
     """An autocommitting session in UTC that hands out text as text."""
     parts = urlsplit(url)
     return pymysql.connect(
@@ -31,6 +31,7 @@ def connect_mariadb(url: str) -> pymysql.Connection[Any]:
         charset="utf8mb4",
         autocommit=True,
         init_command="SET time_zone = '+00:00'",
+        **options,
     )
 
 
