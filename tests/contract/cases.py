@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
 from migrator.model.move import At
-from migrator.ports import StoreSettings
-from migrator.stores import sqlite
+from migrator.ports import Store, StoreSettings
+from migrator.stores import sql, sqlite
 from migrator.testing.contract import ContractCase
+from tests.contract import servers
+
+
+def _at(name: str, rules: Sequence[str]) -> At:
+    return At("store", name, rules)
+
+
+def _embedded(folder: Path) -> Store:
+    return sqlite.open_store(StoreSettings("store", "embedded:///contract.db", root=str(folder)))
+
+
+def _sqlite(folder: Path) -> Store:
+    return sql.open_store(StoreSettings("store", "sqlite:///contract.db", root=str(folder)))
+
+
+def _postgresql(_: Path) -> Store:
+    return sql.open_store(StoreSettings("store", servers.database("postgresql")))
+
+
+def _mariadb(_: Path) -> Store:
+    return sql.open_store(StoreSettings("store", servers.database("mariadb")))
 
 
 def _break_embedded(patch: pytest.MonkeyPatch) -> None:
@@ -18,15 +42,22 @@ def _break_embedded(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(codec, "decode", lambda data: decode(data.replace(b"KEPT", b"kept")))
 
 
+def _break_entries(patch: pytest.MonkeyPatch) -> None:
+    from migrator.stores.sql import entries_codec as codec
+
+    dump, load = codec.dump, codec.load
+
+    def broken(value: object) -> tuple[str, str | None]:
+        text, tags = dump(value)
+        return text.replace("kept", "KEPT"), tags
+
+    patch.setattr(codec, "dump", broken)
+    patch.setattr(codec, "load", lambda text, tags: load(text.replace("KEPT", "kept"), tags))
+
+
 CASES = [
-    ContractCase(
-        "embedded",
-        "entries",
-        open=lambda folder: sqlite.open_store(
-            StoreSettings("embedded", "embedded:///contract.db", root=str(folder))
-        ),
-        at=lambda name, rules: At("embedded", name, rules),
-        break_copier=_break_embedded,
-        module="sqlite",
-    ),
+    ContractCase("embedded", "entries", _embedded, _at, _break_embedded, module="sqlite"),
+    ContractCase("sqlite", "entries", _sqlite, _at, _break_entries, module="sql"),
+    ContractCase("postgresql", "entries", _postgresql, _at, _break_entries, module="sql"),
+    ContractCase("mariadb", "entries", _mariadb, _at, _break_entries, module="sql"),
 ]

@@ -11,6 +11,7 @@ from migrator.model.shape import TableShape
 from migrator.ports import Collection, ServerInfo, Store, StoreSettings
 from migrator.stores.sql.capabilities import TABLES, capabilities
 from migrator.stores.sql.engine import Database
+from migrator.stores.sql.entries_schema import facts
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -23,7 +24,8 @@ class SqlStore:
         self.name = settings.name
         self.settings = settings
         self.database = Database(settings)
-        self.capabilities = capabilities(self.database.dialect, {"tables": TABLES})
+        dialect = self.database.dialect
+        self.capabilities = capabilities(dialect, {"entries": facts(dialect), "tables": TABLES})
 
     def ping(self) -> ServerInfo:
         """Product, version and what the server can't promise. Raises Terminal or Transient."""
@@ -41,6 +43,10 @@ class SqlStore:
                 where=str(at),
                 hint="known are: " + ", ".join(sorted(self.capabilities.layouts)),
             )
+        if layout == "entries":
+            from migrator.stores.sql.entries import EntriesCollection
+
+            return EntriesCollection(self, cls, at)
         if at.tables is None:
             raise Refused(
                 "the layout tables needs to know the tables",

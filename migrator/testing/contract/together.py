@@ -20,6 +20,7 @@ from migrator.testing.contract.harness import (
     assert_holds,
     difference,
     same,
+    scan,
     through_json,
 )
 
@@ -96,15 +97,14 @@ class TogetherPromises(Harness):
             finally:
                 done.set()
 
-        (range_,) = collection.split(1)
+        ranges = collection.split(1)
         with ThreadPoolExecutor(1) as pool:
             writer = pool.submit(write)
             looks = 0
             while not done.is_set() or looks < 5:
                 (read,) = collection.read([key])
-                found = [read, *collection.page(range_, None, 5).blocks]
-                for block in found:
-                    assert block is not None
+                assert read is not None
+                for block in [read, *scan(collection, ranges, 5)]:
                     assert any(same(block, state) for state in states), block.entries.keys()
                 looks += 1
             writer.result()
