@@ -58,7 +58,7 @@ def applied_lines(applied: Applied, primary: str, complete: Callable[[str], str]
     """How far an apply came, and what can be done from there."""
     phase, revision = Phase(applied.phase), applied.revision
     if phase is Phase.CUT_OVER:
-        yield step("cut over", f"{primary}: the primary now", "bold")
+        yield step("cut over", f"{primary} is the primary now", "bold")
         yield from after_cut_over(revision, complete)
     else:
         yield step(phase.words, f"{primary} stays the primary", "bold")
