@@ -11,7 +11,7 @@ from migrator.model.move import At
 from migrator.ports import Store, StoreSettings
 from migrator.stores import sql, sqlite
 from migrator.testing.contract import ContractCase
-from tests.contract import servers
+from tests.contract import mongodb, servers
 
 
 def _at(name: str, rules: Sequence[str]) -> At:
@@ -60,4 +60,5 @@ CASES = [
     ContractCase("sqlite", "entries", _sqlite, _at, _break_entries, module="sql"),
     ContractCase("postgresql", "entries", _postgresql, _at, _break_entries, module="sql"),
     ContractCase("mariadb", "entries", _mariadb, _at, _break_entries, module="sql"),
+    *mongodb.CASES,
 ]

@@ -147,7 +147,7 @@ class _Probe:
 
     def __call__(self, value: Value) -> None:
         if not native(value):
-            raise Unheld(type(value).__name__)
+            raise Unheld(f"{type(value).__name__} is not held natively")
         if not _c_writes(value):
             raise _Rare
         self.wide |= type(value) is v.Int64
@@ -172,11 +172,15 @@ def encode(record: Record) -> bytes:
         # The C codec takes naive datetimes, cuts microseconds off and narrows Int64 without a
         # word. msgpack's strict pass hands every such value to the probe, at C speed.
         msgpack.packb(record, default=probe, strict_types=True)
-        return bson.encode(_widen(record) if probe.wide else record, codec_options=_WRITE)
     except _Rare:
         return wire.write_record(record)
-    except (BSONError, UnicodeEncodeError, OverflowError, ValueError, TypeError) as error:
+    except (UnicodeEncodeError, OverflowError, ValueError, TypeError) as error:
         raise Unheld(str(error)) from None
+    try:
+        return bson.encode(_widen(record) if probe.wide else record, codec_options=_WRITE)
+    except (BSONError, UnicodeEncodeError, OverflowError, ValueError):
+        # A date whose zone carries it over the edge of Python's years, or what is not held.
+        return wire.write_record(record)
 
 
 # ---------------------------------------------------------------- reading

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import bson
 from bson import json_util
 from bson.raw_bson import RawBSONDocument
 from pymongo.errors import CollectionInvalid
@@ -20,7 +19,7 @@ from migrator.model.path import parse_path
 from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.ports import Held, Json, Observer, Page, Statistics
-from migrator.stores.mongo import codec, facts, keys, wire
+from migrator.stores.mongo import facts, keys, wire
 from migrator.stores.mongo.edge import edge
 from migrator.stores.mongo.paging import Pager, Raw
 from migrator.stores.mongo.patching import Patcher
@@ -84,7 +83,7 @@ class MongoCollection:
         with edge(self._where):
             found = self._database.list_collections(filter={"name": self.at.collection})
             for info in found:
-                return dict(_plain(info))
+                return dict(info)
         return None
 
     def exists(self) -> bool:
@@ -113,7 +112,7 @@ class MongoCollection:
         with edge(self._where):
             return {
                 index["name"]: {k: x for k, x in index.items() if k not in ("ns", "v")}
-                for index in map(_plain, self._collection.list_indexes())
+                for index in self._collection.list_indexes()
             }
 
     def findings(self) -> Iterable[tuple[str, str, str]]:
@@ -210,12 +209,6 @@ class MongoCollection:
 
     def same_key(self, id: Value) -> Value:
         return keys.compared(id)
-
-
-def _plain(document: Any) -> dict[str, Any]:
-    """A document of the server's catalogue as plain dictionaries."""
-    found: dict[str, Any] = bson.decode(document.raw, codec.PLAIN)
-    return found
 
 
 def read_page(pager: Pager, decode: Decode, range_: Json, position: Json, limit: int) -> Page:

@@ -53,6 +53,8 @@ class Patcher:
         rest: list[Patch] = []
         direct: list[tuple[Patch, Update]] = []
         for patch in patches:
+            self._shape.check_nesting(patch.id, patch.set)
+        for patch in patches:
             update = self._in_flat(patch) if self._shape.flat else self._in_document(patch)
             if update is None:
                 rest.append(patch)

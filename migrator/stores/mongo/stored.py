@@ -33,6 +33,8 @@ SIDE = "_migrator"
 REST = "_"
 MAX_BYTES = 16 * 1024 * 1024
 MAX_NESTING = 100
+# MongoDB promises 100 levels and takes 200; the fields of the layout itself need some of them.
+_DEEPEST = 150
 _SIDE_KEYS = {"tags", "names", "id", "version"}
 _NAMES_KEPT = 10_000
 
@@ -95,10 +97,14 @@ class Shape:
 
     def encode(self, block: Block) -> Stored:
         """A block as a document. Raises DoesNotFit where MongoDB could not hold it."""
+        if not block.entries:
+            raise self._unfit(block.id, "a block has no entry")
         try:
             fields = block.entries if self.flat else assemble(block.entries)
             raw = self._plain(block, fields) or self._carried(block, fields)
-        except (Unheld, CorruptBlock, TypeError, RecursionError) as error:
+        except RecursionError:
+            raise self._unfit(block.id, f"it nests deeper than {MAX_NESTING} levels") from None
+        except (Unheld, CorruptBlock, TypeError) as error:
             raise self._unfit(block.id, str(error)) from None
         type_, _, id_ = wire.first(raw)
         self._check(block, type_, raw)
@@ -162,14 +168,22 @@ class Shape:
                 hint="move its large part out, or set oversize='quarantine' on the move",
             )
         # Every level opens a record or a list, so few such bytes mean few levels.
-        if raw.count(b"\3") + raw.count(b"\4") >= MAX_NESTING:
-            depth = max(map(v.depth, block.entries.values()), default=0) + 2
-            if depth > MAX_NESTING and v.depth(codec.decode(raw)) > MAX_NESTING:
-                raise self._unfit(block.id, f"it nests deeper than {MAX_NESTING} levels")
+        if raw.count(b"\3") + raw.count(b"\4") >= _DEEPEST:
+            self.check_nesting(block.id, block.entries)
         if type_ in (0x04, 0x06, 0x0B):
             raise self._unfit(block.id, f"{type(block.id).__name__} can't be an _id")
         if type_ == 0x03 and any(name.startswith("$") for name in _names(block.id)):
             raise self._unfit(block.id, "a field of an _id can't begin with $")
+
+    def check_nesting(self, id_: Value, entries: Entries) -> None:
+        """Raises DoesNotFit where entries nest deeper than MongoDB takes."""
+        for path, value in entries.items():
+            try:
+                deep = v.depth(value) + len(parse_path(path)) > _DEEPEST
+            except RecursionError:
+                deep = True
+            if deep:
+                raise self._unfit(id_, f"{path or 'it'} nests deeper than {MAX_NESTING} levels")
 
     def _unfit(self, id_: Value, why: str, hint: str = "") -> DoesNotFit:
         return DoesNotFit(f"{show(id_)}: {why}", key=id_, where=self._where, hint=hint)
