@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator import errors
+import migrator
+from migrator import Move, errors, tables
+from migrator.revisions.script import load_script
 
 ROOT = Path(__file__).parent.parent
 LOCKS = ("requirements.lock", "requirements-dev.lock")
@@ -60,6 +63,24 @@ def test_every_exit_code_is_documented() -> None:
     page = (ROOT / "docs" / "cli.md").read_text()
     codes = {e.exit_code for e in vars(errors).values() if hasattr(e, "exit_code")}
     assert codes | {0, 2} == {int(c) for c in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/scripts.md", "docs/tutorial.md"])
+def test_the_scripts_shown_are_valid(page: str, tmp_path: Path) -> None:
+    samples = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    whole = [sample for sample in samples if "down_revision" in sample]
+    assert whole
+    for sample in whole:
+        file = tmp_path / "0001_sample.py"
+        file.write_text(sample)
+        assert load_script(file).moves
+
+
+def test_the_words_of_scripts_are_documented() -> None:
+    page = (ROOT / "docs" / "scripts.md").read_text()
+    arguments = [*inspect.signature(Move).parameters, *inspect.signature(tables).parameters]
+    words = {*arguments, *migrator.__all__} - {"cls", "table", "more_children", "Tables", "Kind"}
+    assert {word for word in words if not re.search(rf"\b{word}\b", page)} == set()
 
 
 def test_decisions_are_short_and_listed() -> None:
