@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import os
 from collections.abc import Sequence
+from uuid import UUID
 
 import pytest
 
+from migrator.model import value as v
 from migrator.model.canonical import encode
 from migrator.model.move import At, Layout
 from migrator.model.value import Value
@@ -26,6 +29,18 @@ _EXCLUSIONS = {
     "all_kinds_in_one_block*": _DATES,
     "*[-[]timestamp-[A-Z]*": _DATES,
 }
+
+
+# Keys which SecantusDB alone takes for others: it compares binaries without their subtype and
+# rounds numbers; and again its dates.
+_ODD_ON_SECANTUS: tuple[Value, ...] = (
+    b"",
+    UUID(int=0),
+    *(30.4, 5e-324, 1.7976931348623157e308),
+    dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=5, minutes=30))),
+    v.Instant(253_402_300_800 * v.NANOS),
+    v.Instant(-(2**63) * 1_000_000),
+)
 
 
 def _break_copier(patch: pytest.MonkeyPatch) -> None:
@@ -54,7 +69,7 @@ def _distinct() -> frozenset[bytes]:
             if form not in seen:
                 seen.add(form)
                 distinct.add(encode(key))
-    return frozenset(distinct)
+    return frozenset(distinct - set(map(encode, _ODD_ON_SECANTUS)))
 
 
 def _case(layout: str) -> ContractCase:

@@ -97,18 +97,22 @@ class Shape:
 
     def encode(self, block: Block) -> Stored:
         """A block as a document. Raises DoesNotFit where MongoDB could not hold it."""
+        raw = self.document(block)
+        type_, _, id_ = wire.first(raw)
+        self._check(block, type_, raw)
+        return Stored(type_, id_, raw)
+
+    def document(self, block: Block) -> bytes:
+        """The document of a block, however large. Raises DoesNotFit where there is none."""
         if not block.entries:
             raise self._unfit(block.id, "a block has no entry")
         try:
             fields = block.entries if self.flat else assemble(block.entries)
-            raw = self._plain(block, fields) or self._carried(block, fields)
+            return self._plain(block, fields) or self._carried(block, fields)
         except RecursionError:
             raise self._unfit(block.id, f"it nests deeper than {MAX_NESTING} levels") from None
         except (Unheld, CorruptBlock, TypeError) as error:
             raise self._unfit(block.id, str(error)) from None
-        type_, _, id_ = wire.first(raw)
-        self._check(block, type_, raw)
-        return Stored(type_, id_, raw)
 
     def _plain(self, block: Block, fields: Record) -> bytes | None:
         """The document where nothing needs to be carried; None where something does."""
