@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 
 from migrator.model import value as v
 from migrator.model.value import Kind, Value, kind_of
@@ -23,16 +25,22 @@ Decode: TypeAlias = Callable[[Any], Value]
 Encode: TypeAlias = Callable[[Value], Any]
 
 
-class Named(sa.types.UserDefinedType[Any]):
-    """A type by the server's own name, for casts."""
+class _Cast(FunctionElement[Any]):
+    """A cast by the server's own name of a type; SQLAlchemy's leaves out those it thinks odd."""
 
-    cache_ok = True
+    name = "server_cast"
+    inherit_cache = True
 
-    def __init__(self, name: str) -> None:
-        self.name = name
 
-    def get_col_spec(self, **_: Any) -> str:
-        return self.name
+@compiles(_Cast)
+def _compile_cast(element: _Cast, compiler: Any, **options: Any) -> str:
+    value, type_ = element.clauses
+    return f"CAST({compiler.process(value, **options)} AS {compiler.process(type_, **options)})"
+
+
+def server_cast(value: sa.ColumnElement[Any], type_: str) -> sa.ColumnElement[Any]:
+    """``CAST(value AS type_)``, the type in the server's words."""
+    return _Cast(value, sa.literal_column(type_))
 
 
 @dataclass(frozen=True)

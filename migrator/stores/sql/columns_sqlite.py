@@ -8,6 +8,7 @@ made here holds them as text in columns whose declared type says what the text i
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -124,6 +125,8 @@ def _storable(value: Value, column: Column) -> Any:
     """What SQLite stores as it is, whatever the column. Raises Unfit."""
     if type(value) is float and value != value:
         raise Unfit("SQLite turns NaN into NULL")
+    if type(value) is float and not value and math.copysign(1, value) < 0:
+        raise Unfit("SQLite turns -0.0 into 0.0")
     if type(value) is int and not v.INT64_MIN <= value <= v.INT64_MAX:
         raise Unfit(f"{value} is over 64 bits")
     if type(value) is str:

@@ -78,14 +78,14 @@ def _write(value: Value, path: str, out: list[str]) -> None:
         record: dict[str, Value] = value  # type: ignore[assignment]
         out.append("{")
         for i, (name, item) in enumerate(record.items()):
-            out.append(("," if i else "") + _string(name, child(path, name)) + ":")
+            out.append((", " if i else "") + _string(name, child(path, name)) + ": ")
             _write(item, child(path, name), out)
         out.append("}")
     elif kind is list:
         out.append("[")
         for i, item in enumerate(value):  # type: ignore[arg-type]
             if i:
-                out.append(",")
+                out.append(", ")
             _write(item, f"{path}[{i}]", out)
         out.append("]")
     else:

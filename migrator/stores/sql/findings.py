@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -145,6 +146,15 @@ def unfit_text(dialect: Dialect, text: str) -> str:
     except UnicodeEncodeError:
         return "no unpaired surrogate in text"
     return ""
+
+
+def unfit_float(dialect: Dialect, value: float) -> str:
+    """Why no column of doubles can hold a number, empty where one can."""
+    if dialect == "mysql" and not math.isfinite(value):
+        return "no NaN or infinity"
+    if dialect == "sqlite" and math.isnan(value):
+        return "no NaN"
+    return "no -0.0" if dialect == "sqlite" and not value and math.copysign(1, value) < 0 else ""
 
 
 def same_key(collection: TablesCollection, id: Value) -> Value:

@@ -17,7 +17,7 @@ from migrator.model import tags
 from migrator.model import value as v
 from migrator.model.value import Value
 from migrator.ports import Json
-from migrator.stores.sql.columns import Codec, Named
+from migrator.stores.sql.columns import Codec, server_cast
 from migrator.stores.sql.options import Dialect
 from migrator.stores.sql.shape import Node
 from migrator.stores.sql.unfit import Unfit
@@ -78,14 +78,14 @@ def bind(codec: Codec, value: Value) -> sa.ColumnElement[Any]:
     """A parameter for a column. Raises Unfit where the column can't hold the value."""
     raw = codec.encode(value)
     made: sa.ColumnElement[Any] = sa.bindparam(None, raw, type_=sa.types.NullType(), unique=True)
-    return sa.cast(made, Named(codec.cast)) if codec.cast else made
+    return server_cast(made, codec.cast) if codec.cast else made
 
 
 def selected(codec: Codec, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
     """A column as it is read."""
     if codec.select is None:
         return column
-    return sa.cast(column, Named(codec.select)).label(codec.name)
+    return server_cast(column, codec.select).label(codec.name)
 
 
 def after(node: Node, dialect: Dialect, key: Key) -> sa.ColumnElement[bool]:
@@ -164,9 +164,9 @@ def _among_arrays(
     keys: Sequence[Sequence[Any]],
 ) -> sa.ColumnElement[bool]:
     arrays = [
-        sa.cast(
+        server_cast(
             sa.bindparam(None, [key[i] for key in keys], sa.types.NullType(), unique=True),
-            Named(f"{codec.cast}[]"),
+            f"{codec.cast}[]",
         )
         for i, codec in enumerate(codecs)
     ]

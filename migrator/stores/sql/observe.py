@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from migrator.model import value as v
 from migrator.model.value import Value
 from migrator.stores.sql.arrays import read_array
-from migrator.stores.sql.columns import Codec, Named
+from migrator.stores.sql.columns import Codec, server_cast
 from migrator.stores.sql.documents import JSON_NULL
 from migrator.stores.sql.options import Dialect
 from migrator.stores.sql.rows import Decoding, Reader
@@ -33,7 +33,7 @@ class TablesObserver(TablesReading):
 
 
 def _select_postgresql(codec: Codec, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    return sa.cast(column, Named("text")).label(codec.name)
+    return server_cast(column, "text").label(codec.name)
 
 
 def _decode_postgresql(codec: Codec) -> Callable[[Any], Value] | None:
@@ -53,13 +53,13 @@ def _select_mysql(codec: Codec, column: sa.ColumnElement[Any]) -> sa.ColumnEleme
     if base in _BYTES or base not in _TEXTUAL:
         made = sa.func.hex(column)
     elif base == "bit":
-        made = sa.cast(column + 0, Named("char"))
+        made = server_cast(column + 0, "char")
     elif base == "float":
-        made = sa.cast(sa.cast(column, Named("double")), Named("char"))
+        made = server_cast(server_cast(column, "double"), "char")
     elif base in _STRINGS:
         made = column
     else:
-        made = sa.cast(column, Named("char"))
+        made = server_cast(column, "char")
     return made.label(codec.name)
 
 
@@ -88,8 +88,8 @@ def _select_sqlite(codec: Codec, column: sa.ColumnElement[Any]) -> sa.ColumnElem
     of it has 15 digits."""
     kind = sa.func.typeof(column)
     return sa.case(
-        (kind == "integer", sa.literal("i").concat(sa.cast(column, Named("TEXT")))),
-        (kind == "text", sa.literal("t").concat(sa.func.hex(sa.cast(column, Named("BLOB"))))),
+        (kind == "integer", sa.literal("i").concat(server_cast(column, "TEXT"))),
+        (kind == "text", sa.literal("t").concat(sa.func.hex(server_cast(column, "BLOB")))),
         (kind == "blob", sa.literal("b").concat(sa.func.hex(column))),
         else_=column,
     ).label(codec.name)

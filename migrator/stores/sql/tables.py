@@ -21,7 +21,7 @@ from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.ports import Held, How, Json, Observer, Page, Statistics
 from migrator.stores.sql.catalog import read_table
-from migrator.stores.sql.findings import findings, same_key, unfit_text
+from migrator.stores.sql.findings import findings, same_key, unfit_float, unfit_text
 from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to_json
 from migrator.stores.sql.rows import Found, Reader, fetch
 from migrator.stores.sql.shape import Node, resolve
@@ -305,9 +305,8 @@ class TablesCollection(TablesReading):
         """Refused where no column at all can hold the value."""
         if type(value) is str and (reason := unfit_text(self.dialect, value)):
             return Held(How.REFUSED, reason)
-        infinite = type(value) is float and value - value != 0
-        if infinite and (self.dialect == "mysql" or (self.dialect == "sqlite" and value != value)):
-            return Held(How.REFUSED, "no NaN or infinity")
+        if type(value) is float and (reason := unfit_float(self.dialect, value)):
+            return Held(How.REFUSED, reason)
         return None
 
     def same_key(self, id: Value) -> Value:

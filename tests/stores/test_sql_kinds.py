@@ -1,0 +1,247 @@
+"""Every kind of column of each system: read exactly, observed alike, written back alike."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from migrator import At, tables
+from migrator.model.canonical import encode, equal
+from migrator.model.value import (
+    Instant,
+    Int64,
+    Interval,
+    LocalTimestamp,
+    LongDate,
+    Opaque,
+    Set,
+    TimeOfDay,
+)
+from tests.stores.sql_servers import Base
+
+UTC = dt.UTC
+
+
+def pg(kind: str, text: str) -> Opaque:
+    return Opaque("postgresql", kind, text.encode())
+
+
+def my(kind: str, text: str) -> Opaque:
+    return Opaque("mysql", kind, text.encode())
+
+
+# column type, SQL literal, value
+POSTGRESQL: list[tuple[str, str, Any]] = [
+    ("smallint", "1", 1),
+    ("integer", "-2147483648", -(2**31)),
+    ("bigint", "1", Int64(1)),
+    ("bigint", "9223372036854775807", 2**63 - 1),
+    ("positive", "7", 7),
+    ("numeric", "'NaN'", Decimal("NaN")),
+    ("numeric", "'-Infinity'", Decimal("-Infinity")),
+    ("numeric", "123456789012345678901234567890.1230", Decimal("123456789012345678901234567890.1230")),
+    ("numeric(10,2)", "1.5", Decimal("1.50")),
+    ("real", "0.1", 0.1),
+    ("real", "16777216", 16777216.0),
+    ("double precision", "'-0'", -0.0),
+    ("double precision", "'NaN'", float("nan")),
+    ("double precision", "'Infinity'", float("inf")),
+    ("double precision", "0.1::float8 + 0.2::float8", 0.1 + 0.2),
+    ("text", "'a\\u0000'", "a\\u0000"),
+    ("text", "''", ""),
+    ("varchar(5)", "'äö😀  '", "äö😀  "),
+    ("char(4)", "'ab'", "ab  "),
+    ("bytea", "'\\x00ff'", b"\0\xff"),
+    ("date", "'infinity'", pg("date", "infinity")),
+    ("date", "'0044-03-15 BC'", LongDate(-735160)),
+    ("date", "'0009-12-04'", dt.date(9, 12, 4)),
+    ("date", "'5874897-12-31'", LongDate(2145042905)),
+    ("timestamp", "'-infinity'", pg("timestamp without time zone", "-infinity")),
+    ("timestamp", "'2024-10-27 02:30:00.5'", dt.datetime(2024, 10, 27, 2, 30, 0, 500_000)),
+    ("timestamp", "'0001-01-01 BC'", LocalTimestamp(-62167219200 * 10**9)),
+    ("timestamp(3)", "'2024-01-01 00:00:00.123'", dt.datetime(2024, 1, 1, 0, 0, 0, 123_000)),
+    ("timestamptz", "'2024-07-01 12:00+02'", dt.datetime(2024, 7, 1, 10, tzinfo=UTC)),
+    ("timestamptz", "'20240-01-01 00:00+00'", Instant(576545472000 * 10**9)),
+    ("time", "'24:00'", TimeOfDay(86400 * 10**9)),
+    ("time", "'12:30:00.000001'", dt.time(12, 30, 0, 1)),
+    ("timetz", "'12:00+02'", pg("time with time zone", "12:00:00+02")),
+    ("interval", "'1 year -2 days 3:04:05.5'", Interval(12, -2, 11045_500_000_000)),
+    ("interval", "'-1 month -00:00:00.000001'", Interval(-1, 0, -1000)),
+    ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", UUID("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11")),
+    ("jsonb", "'null'", None),
+    ("json", "'\"null\"'", "null"),
+    ("json", "'{\"a\":1,\"a\":2}'", pg("json", '{"a":1,"a":2}')),
+    (
+        "jsonb",
+        "'{\"a\":1.50,\"b\":1.5,\"c\":[null,{}],\"d\":12345678901234567890123}'",
+        {"a": Decimal("1.50"), "b": 1.5, "c": [None, {}], "d": 12345678901234567890123},
+    ),
+    ("boolean", "true", True),
+    ("int[]", "'{{1,2},{3,4}}'", [[1, 2], [3, 4]]),
+    ("int[]", "'{}'", []),
+    ("bigint[]", "'{5,NULL}'", [Int64(5), None]),
+    ("bigint[]", "'[0:1]={1,2}'", pg("array", "[0:1]={1,2}")),
+    ("text[]", "'{\"a,b\",NULL,\"NULL\",\"q\\\"\\\\\",\"\"}'", ["a,b", None, "NULL", 'q"\\', ""]),
+    ("numeric[]", "'{1.50,NaN}'", [Decimal("1.50"), Decimal("NaN")]),
+    ("timestamptz[]", "'{2024-01-01 00:00+02}'", [dt.datetime(2023, 12, 31, 22, tzinfo=UTC)]),
+    ("mood[]", "'{\"so, so\",sad}'", ["so, so", "sad"]),
+    ("mood", "'so, so'", "so, so"),
+    ("inet", "'10.0.0.0/8'", pg("inet", "10.0.0.0/8")),
+    ("int4range", "'[1,5)'", pg("int4range", "[1,5)")),
+    ("bit(3)", "'101'", pg("bit(3)", "101")),
+    ("point", "'(1,2)'", pg("point", "(1,2)")),
+    ("xml", "'<a/>'", pg("xml", "<a/>")),
+    ("oid", "4000000000", 4000000000),
+]
+
+MYSQL: list[tuple[str, str, Any]] = [
+    ("tinyint(1)", "2", 2),
+    ("int unsigned", "4294967295", 4294967295),
+    ("bigint", "1", Int64(1)),
+    ("bigint unsigned", "18446744073709551615", 2**64 - 1),
+    ("decimal(10,2)", "1.5", Decimal("1.50")),
+    ("decimal(65,30)", "-1e-30", Decimal("-1e-30").quantize(Decimal("1e-30"))),
+    ("float", "0.1", 0.1),
+    ("float", "1234567.5", 1234567.5),
+    ("double", "0.1e0 + 0.2e0", 0.1 + 0.2),
+    ("double", "'-0'", -0.0),
+    ("double", "5e-324", 5e-324),
+    ("double", "-1.7976931348623157e308", -1.7976931348623157e308),
+    ("char(4)", "'ab'", "ab"),
+    ("varchar(5)", "'äö😀  '", "äö😀  "),
+    ("text", "'ab\\0cd'", "ab\0cd"),
+    ("longtext", "repeat('x', 70000)", "x" * 70000),
+    ("blob", "x'00ff'", b"\0\xff"),
+    ("varbinary(4)", "x'00ff'", b"\0\xff"),
+    ("date", "'0000-00-00'", my("date", "0000-00-00")),
+    ("date", "'2024-00-10'", my("date", "2024-00-10")),
+    ("date", "'0009-12-04'", dt.date(9, 12, 4)),
+    ("date", "'2001-02-03'", dt.date(2001, 2, 3)),
+    ("datetime", "'0000-00-00 00:00:00'", my("datetime", "0000-00-00 00:00:00")),
+    ("datetime(6)", "'2024-10-27 02:30:00.000001'", dt.datetime(2024, 10, 27, 2, 30, 0, 1)),
+    ("timestamp(3)", "'2024-07-01 12:00:00.5'", dt.datetime(2024, 7, 1, 12, 0, 0, 500_000, UTC)),
+    ("time(6)", "'12:30:00.000001'", dt.time(12, 30, 0, 1)),
+    ("time", "'-838:59:59'", Interval(0, 0, -(838 * 3600 + 59 * 60 + 59) * 10**9)),
+    ("time", "'24:00:00'", Interval(0, 0, 86400 * 10**9)),
+    ("year", "2024", 2024),
+    ("bit(9)", "b'100000001'", 257),
+    ("json", "'null'", None),
+    ("json", "'{\"a\": 1.50, \"b\": [true, \"null\"]}'", {"a": Decimal("1.50"), "b": [True, "null"]}),
+    ("enum('a','b')", "'b'", "b"),
+    ("set('a','b','c')", "'c,a'", Set(["a", "c"])),
+    ("set('a','b')", "''", Set()),
+    ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", UUID("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11")),
+    ("point", "point(1,2)", None),
+]
+
+SQLITE: list[tuple[str, str, Any]] = [
+    ("INTEGER", "9007199254740993", 9007199254740993),
+    ("INTEGER", "'abc'", "abc"),
+    ("BIGINT", "1", Int64(1)),
+    ("REAL", "1", 1.0),
+    ("REAL", "9e999", float("inf")),
+    ("NUMERIC(10,2)", "1.5", 1.5),
+    ("NUMERIC(10,2)", "2.0", 2),
+    ("TEXT", "'12'", "12"),
+    ("TEXT", "CAST(x'610062' AS TEXT)", "a\0b"),
+    ("TEXT", "CAST(x'61ff' AS TEXT)", Opaque("sqlite", "text", b"a\xff")),
+    ("BLOB", "x'00ff'", b"\0\xff"),
+    ("BLOB", "'text'", "text"),
+    ("DATETIME", "'2009-01-01 00:00:00'", "2009-01-01 00:00:00"),
+    ("BOOLEAN", "1", 1),
+    ("DECIMAL TEXT", "'1.50'", Decimal("1.50")),
+    ("TIMESTAMPTZ TEXT", "'2024-01-01T00:00:00+00:00'", dt.datetime(2024, 1, 1, tzinfo=UTC)),
+    ("BOOLEAN NUMERIC", "0", False),
+    ("JSON TEXT", "'{\"a\": [1, null]}'", {"a": [1, None]}),
+    ("JSON TEXT", "'null'", None),
+    ("", "1.5", 1.5),
+]
+
+CASES = {"postgresql": POSTGRESQL, "mysql": MYSQL, "sqlite": SQLITE}
+BEFORE = {
+    "postgresql": "CREATE TYPE mood AS ENUM ('sad', 'ok', 'so, so');"
+    "CREATE DOMAIN positive AS integer CHECK (VALUE > 0);",
+    "mysql": "",
+    "sqlite": "",
+}
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
+def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Base]:
+    made = Base(request.param, tmp_path)
+    yield made
+    made.drop()
+
+
+def _fill(base: Base) -> list[tuple[str, str, Any]]:
+    cases = CASES[base.dialect]
+    columns = ", ".join(f"c{i} {type_}" for i, (type_, _, _) in enumerate(cases))
+    if base.dialect == "mysql":
+        columns = ", ".join(
+            f"c{i} {type_}" + (" NULL" if type_.startswith("timestamp") else "")
+            for i, (type_, _, _) in enumerate(cases)
+        )
+    literals = ", ".join(literal for _, literal, _ in cases)
+    base.run(
+        BEFORE[base.dialect]
+        + f"CREATE TABLE odd (id integer PRIMARY KEY, {columns});"
+        + f"INSERT INTO odd VALUES (1, {literals});"
+        + "INSERT INTO odd (id) VALUES (2);"
+    )
+    return cases
+
+
+def test_each_value_is_read_as_what_it_is(base: Base) -> None:
+    cases = _fill(base)
+    collection = base.store().collection("Odd", At("shop", tables("odd")))
+    full, nulls = collection.page(None, None, 10).blocks
+    record: Any = full.entries[""]
+    for i, (type_, _, value) in enumerate(cases):
+        if type_ == "point" and base.dialect == "mysql":
+            assert record[f"c{i}"].kind == "point"
+            continue
+        assert encode(record[f"c{i}"]) == encode(value), type_
+    json = [f"c{i}" for i, (type_, _, _) in enumerate(cases) if type_.lower().startswith("json")]
+    empty: Any = nulls.entries[""]
+    assert all(name not in empty for name in json)  # SQL NULL is no JSON null (C05)
+    assert all(empty[n] is None for n in record if n != "id" and n not in json)
+
+
+def test_the_observer_sees_the_same(base: Base) -> None:
+    _fill(base)
+    collection = base.store().collection("Odd", At("shop", tables("odd")))
+    seen = collection.observer().page(None, None, 10).blocks
+    for left, right in zip(collection.page(None, None, 10).blocks, seen, strict=True):
+        for name, value in left.entries[""].items():  # type: ignore[attr-defined]
+            assert encode(value) == encode(right.entries[""][name]), name  # type: ignore[index]
+
+
+def test_each_value_is_written_as_it_was(base: Base, tmp_path: Path) -> None:
+    cases = _fill(base)
+    target = Base(base.dialect, tmp_path)
+    try:
+        source = base.store().collection("Odd", At("shop", tables("odd")))
+        copy = target.store("copy", {"shop": base}).collection(
+            "Odd", At("copy", tables("odd", like="shop"))
+        )
+        copy.create()
+        blocks = source.page(None, None, 10).blocks
+        for i, (_, _, value) in enumerate(cases):
+            if base.dialect == "sqlite" and isinstance(value, Opaque):
+                blocks[0].entries[""].update({f"c{i}": None})  # type: ignore[attr-defined]
+                base.run(f"UPDATE odd SET c{i} = NULL")
+        copy.write(blocks)
+        assert copy.write(blocks)
+        texts = "SELECT odd::text FROM odd ORDER BY id"
+        query = texts if base.dialect == "postgresql" else "SELECT * FROM odd ORDER BY id"
+        assert repr(target.rows(query)) == repr(base.rows(query))
+        again = copy.page(None, None, 10).blocks
+        assert all(equal(a.entries, b.entries) for a, b in zip(blocks, again, strict=True))
+    finally:
+        target.drop()
