@@ -21,7 +21,7 @@ from migrator.ports import Collection
 from migrator.retry import Retry
 from migrator.route import Route, extra_blocks, pages
 
-PAGE = 500
+PAGE = 1_000
 SAMPLES = 3
 LINES = 4
 SAMPLE_SIZE = 20_000

@@ -21,6 +21,7 @@ from migrator.model.block import Block
 from migrator.model.value import INT64_MAX, INT64_MIN, Int64, Set, Value, depth
 
 Column: TypeAlias = str | int | bytes
+Row: TypeAlias = tuple[Column, str | bytes, bytes, int | None]
 Decode: TypeAlias = Callable[[bytes], Value]
 
 # What every supported msgpack carries; some carry more. Sets pass through Python code.
@@ -44,8 +45,7 @@ class _Packers(threading.local):
     """A packer of each thread; making one costs more than packing a small value."""
 
     def __init__(self) -> None:
-        self.busy = False
-        self.packer = _packer()
+        self.idle: msgpack.Packer | None = _packer()
 
 
 def _packer() -> msgpack.Packer:
@@ -57,21 +57,24 @@ def _packer() -> msgpack.Packer:
 _packers = _Packers()
 
 
+class _Packing:
+    """Takes this thread's packer; a nested use (inside an extension) gets one of its own."""
+
+    def __enter__(self) -> Callable[[Value], bytes]:
+        self._packer = _packers.idle or _packer()
+        _packers.idle = None
+        pack: Callable[[Value], bytes] = self._packer.pack
+        return pack
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        # After an error a packer keeps what it had packed so far.
+        _packers.idle = self._packer if kind is None else _packer()
+
+
 def encode(value: Value) -> bytes:
     """The stored bytes of a value. Raises TypeError or ValueError for what can't be stored."""
-    data: bytes
-    if _packers.busy:  # inside an extension of a value that is being packed
-        data = _packer().pack(value)
-        return data
-    _packers.busy = True
-    try:
-        data = _packers.packer.pack(value)
-    except BaseException:
-        _packers.packer = _packer()  # it keeps what it had packed so far
-        raise
-    finally:
-        _packers.busy = False
-    return data
+    with _Packing() as pack:
+        return pack(value)
 
 
 def _unpack(data: bytes, extension: Callable[[int, bytes], Value]) -> Value:
@@ -151,24 +154,21 @@ def from_name(name: str | bytes) -> str:
     return name if type(name) is str else name[1:].decode("utf-8", "surrogatepass")  # type: ignore[union-attr]
 
 
-def rows(block: Block) -> list[tuple[Column, str | bytes, bytes, int | None]]:
+def rows(block: Block) -> list[Row]:
     """The rows of a block. Raises DoesNotFit naming key and path."""
     if not block.entries:
         raise DoesNotFit("a block has at least one entry", key=block.id)
-    column = key_column(block.id)
-    return [
-        (column, to_name(path), _encode_entry(block, path, value), block.expires)
-        for path, value in block.entries.items()
-    ]
-
-
-def _encode_entry(block: Block, path: str, value: Value) -> bytes:
-    try:
-        data = encode(value)
-    except _UNFIT as error:
-        raise DoesNotFit(f"it can't be held: {error}", key=block.id, path=path) from None
-    if len(data) > LENGTH:
-        raise DoesNotFit(
-            f"{len(data):,} bytes are over the limit of {LENGTH:,}", key=block.id, path=path
-        )
-    return data
+    column, expires = key_column(block.id), block.expires
+    made: list[Row] = []
+    with _Packing() as pack:
+        for path, value in block.entries.items():
+            try:
+                data = pack(value)
+            except _UNFIT as error:
+                why = f"it can't be held: {error}"
+                raise DoesNotFit(why, key=block.id, path=path) from None
+            if len(data) > LENGTH:
+                why = f"{len(data):,} bytes are over the limit of {LENGTH:,}"
+                raise DoesNotFit(why, key=block.id, path=path)
+            made.append((column, path if path.isascii() else to_name(path), data, expires))
+    return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 from migrator.errors import Terminal
@@ -184,6 +185,17 @@ def _damage(page: Page, reason: str) -> None:
     page.damaged.append((block.id, reason))
 
 
+def _held(connection: sqlite3.Connection, table: str, keys: list[Column]) -> list[tuple[Column]]:
+    """Those of the keys that are there: asking for many at once is cheap, deleting is not."""
+    found: list[tuple[Column]] = []
+    for start in range(0, len(keys), _IN):
+        chunk = keys[start : start + _IN]
+        marks = ",".join("?" * len(chunk))
+        sql = f"SELECT DISTINCT block FROM {table} WHERE block IN ({marks})"  # noqa: S608
+        found += connection.execute(sql, chunk).fetchall()
+    return found
+
+
 def _present(connection: sqlite3.Connection, table: str, column: Column) -> bool:
     sql = f"SELECT 1 FROM {table} WHERE block = ? LIMIT 1"  # noqa: S608
     return connection.execute(sql, (column,)).fetchone() is not None
@@ -275,13 +287,15 @@ class EntriesCollection(EntriesReader):
         return [block for range_ in ranges for block in self.page(range_, None, each).blocks][:size]
 
     def write(self, blocks: Sequence[Block]) -> int:
-        rows = [row for block in blocks for row in codec.rows(block)]
-        keys = [(codec.to_column(block.id),) for block in blocks]
+        by_block = [codec.rows(block) for block in blocks]
+        rows = list(chain.from_iterable(by_block))
+        keys = [of_block[0][:1] for of_block in by_block]
         with self.store.writing(self.where) as connection:
             table = self._must(connection)
-            connection.executemany(f"DELETE FROM {table} WHERE block = ?", keys)  # noqa: S608
+            held = _held(connection, table, [key for (key,) in keys])
+            connection.executemany(f"DELETE FROM {table} WHERE block = ?", held)  # noqa: S608
             connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?)", rows)  # noqa: S608
-        return sum(len(row[2]) for row in rows)
+        return sum([len(row[2]) for row in rows])
 
     def patch(self, patches: Sequence[Patch]) -> None:
         with self.store.writing(self.where) as connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -151,7 +152,23 @@ def _connect(path: Path) -> sqlite3.Connection:
     )
     connection.execute("PRAGMA page_size = 8192")
     connection.execute("PRAGMA cache_size = -16384")
+    # 32 MB: each checkpoint writes and syncs the file itself, which batches should not wait for.
+    connection.execute("PRAGMA wal_autocheckpoint = 4000")
     return connection
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch a new file to WAL; SQLite does not wait by itself where others do so too."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, name: str) -> None:
@@ -174,7 +191,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, name: str) -> None:
             hint="use the version of migrator that wrote it, or a newer one",
         )
     if not mine:
-        connection.execute("PRAGMA journal_mode = WAL")
+        _write_ahead(connection)
         # AUTOINCREMENT: the number of a dropped collection must not name another one.
         connection.executescript(
             f"BEGIN IMMEDIATE;"
