@@ -58,7 +58,7 @@ def _counts(move: MovePlan) -> Iterator[Line]:
     numbers = [f"{about if n else ''}{n:,}" for _, _, n in rows]
     width = max(map(len, numbers))
     for (sign, word, count), number in zip(rows, numbers, strict=True):
-        text = f"  {sign} {word}    {number:>{width}}"
+        text = f"  {sign} {word:<6}    {number:>{width}}"
         if sign == "+":
             text += " block" + ("" if count == 1 else "s")
             if move.fresh:

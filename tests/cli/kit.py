@@ -122,14 +122,6 @@ class Project:
         path.write_text(text, encoding="utf-8")
         return path
 
-    def files(self) -> set[str]:
-        """Every file that is there, but databases' own side files."""
-        return {
-            str(path.relative_to(self.root))
-            for path in self.root.rglob("*")
-            if path.is_file() and not path.name.endswith(("-wal", "-shm"))
-        }
-
 
 def fill_shop(file: Path, games: int = 3, rounds: int = 2) -> None:
     """A database of games with rounds."""

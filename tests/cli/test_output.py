@@ -1,0 +1,231 @@
+"""What leaves the program: escaped text, sizes and spans for people, JSON with stable keys."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from migrator.cli import main, output
+from migrator.render.text import Line, columns, duration, shown, shown_json, size
+from tests.cli.kit import Project
+
+PLAN_0001 = """\
+0001  Games and their rounds, out of the shop.   [dev]
+
+  Game    shop:game  EAO, tables   ->   docs:games  EAO, entries
+
+  + create    3 blocks    3 entries    SIZE
+  ~ change    0
+  - delete    0
+  = leave     0
+
+  for example Game:1
+    + .  SIZE   id, player, score, rounds
+
+  kinds      8 paths, all held natively
+  limits     largest block SIZE (Game:1); longest key SIZE of SIZE; 3 of 500 levels
+  work       3 blocks to read in 1 range; 1 range reads, 1 bulk writes; RATE
+  rollback   lossless, at any time before finish
+
+plans/0001.dev.json    apply it with:  migrator apply plans/0001.dev.json
+"""
+
+CHANGED = """\
+  + create    1 block
+  ~ change    1
+  - delete    1
+  = leave     1
+  entries     +3  ~1  -3   of 9, SIZE in all
+
+  for example Game:4
+    + rounds[0]  SIZE   number, moves
+    + rounds[1]  SIZE   number, moves
+    + .          SIZE   id, player, score
+
+  change, for example Game:2
+    ~ .  SIZE
+        score: 2 (int32) / 22 (int32)
+"""
+
+
+def normal(text: str) -> str:
+    """The text without what depends on the machine and on sizes."""
+    text = re.sub(r"(; about [^,]*)?, [\d,.]+ blocks/s measured", "; RATE", text)
+    return re.sub(r"[\d,.]+ (B|KB|MB|GB)\b", "SIZE", text)
+
+
+def test_a_plan_reads_like_a_diff(shop: Project) -> None:
+    assert normal(shop.done("plan").out) == PLAN_0001
+
+
+def test_a_plan_tells_what_it_would_change_in_a_target_that_holds_blocks(shop: Project) -> None:
+    script = shop.root / "migrations/0001_games.py"
+    script.write_text(script.read_text().replace('["/Game/*"]', '["/Game/*/rounds[*]", "/Game/*"]'))
+    shop.done("apply", "0001", "--yes", "--until", "backfilled")
+    shop.done("abort", "0001", "--keep-target")
+    with sqlite3.connect(shop.root / "shop.db") as db:
+        db.execute("UPDATE game SET score = 22 WHERE id = 2")
+        db.execute("DELETE FROM round WHERE game = 1")
+        db.execute("DELETE FROM game WHERE id = 1")
+        db.execute("INSERT INTO game VALUES (4, 'p4', 4)")
+        db.executemany("INSERT INTO round VALUES (4, ?, 'q')", [(1,), (2,)])
+    db.close()
+    told = normal(shop.done("plan", "0001").out)
+    assert CHANGED in told
+    assert "A107  docs:games holds blocks that shop:game lacks: they will be deleted" in told
+    refused = shop("apply", "0001", "--yes")
+    assert refused.code == 3
+    assert "--accept A107" in refused.err
+    done = shop.done("apply", "0001", "--yes", "--accept", "A107")
+    assert "3 blocks equal on both sides" in done.out
+    assert "codes=A107" in shop.done("log", "0001").out
+
+
+def test_nothing_in_a_text_steers_a_terminal() -> None:
+    assert shown("a\x1b[31mb\x9b2Jc\n\u202e\ud800") == "a\\x1b[31mb\\x9b2Jc\\n\\u202e\\ud800"
+    assert json.loads(shown_json(json.dumps(["\x1b\x9b\u202e"], ensure_ascii=False))) == [
+        "\x1b\x9b\u202e"
+    ]
+
+
+def test_names_from_data_are_escaped(shop: Project) -> None:
+    with sqlite3.connect(shop.root / "shop.db") as db:
+        db.execute('ALTER TABLE game ADD COLUMN "\x1b[2J\x9b" TEXT')
+    db.close()
+    told = shop.done("plan").out
+    assert "\\x1b[2J\\x9b" in told
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", told)
+    assert not re.search("[\x7f-\x9f]", shop.done("plan", "--format", "json").out)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 B"), (8112, "8,112 B"), (41_000, "41 KB"), (812e6, "812 MB"), (1.27e6, "1.27 MB"),
+     (999_600, "1 MB"), (2.5e12, "2.5 TB")],
+)  # fmt: skip
+def test_sizes(number: float, text: str) -> None:
+    assert size(number) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (0.5, "0.5 s"), (1.2, "1 s"), (100, "1 min 40 s"), (3600, "1 h"),
+     (93_700, "1 d 2 h"), (-1, "0.0 s")],
+)  # fmt: skip
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_columns_are_aligned_and_not_padded_at_the_end() -> None:
+    assert list(columns([["a", "b"], ["ccc", ""]])) == ["a    b", "ccc"]
+
+
+def test_styles_are_for_terminals_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    output.tell(Line("plain", "red"))
+    assert capsys.readouterr().out == "plain\n"
+
+
+KEYS = {
+    ("status",): {
+        "run", "revision", "classes", "phase", "primary", "mirror", "changed", "epoch", "read",
+        "planned", "quarantined", "next",
+    },
+    ("stores",): {"name", "ok", "product", "version", "layouts", "feed", "remarks", "error"},
+    ("stores", "--kinds"): {"kind", "store", "how", "type"},
+    ("verify", "0001"): {
+        "cls", "source", "target", "equal", "differ", "missing", "extra", "quarantined",
+        "rechecked", "told",
+    },
+    ("log", "0001"): {"id", "run", "at", "who", "host", "job", "event", "detail"},
+    ("history",): {"id", "down", "message", "file", "head", "done", "moves"},
+    ("heads",): {"id", "down", "message", "file", "head", "done", "moves"},
+}  # fmt: skip
+
+
+def test_json_has_the_documented_keys(shop: Project) -> None:
+    applied = shop.done("apply", "0001", "--yes", "--format", "json")
+    assert set(applied.json) == {"run", "revision", "phase", "primary", "verified"}
+    assert applied.json["phase"] == "cut_over"
+    assert applied.err == ""
+    for words, keys in KEYS.items():
+        found = shop.done(*words, "--format", "json").json
+        assert found, words
+        assert set(found[0]) == keys, words
+    assert set(shop.done("check", "--format", "json").json) == {
+        "revisions", "moves", "heads", "remarks",
+    }  # fmt: skip
+    assert shop.done("quarantine", "list", "0001", "--format", "json").json == []
+    rolled = shop.done("rollback", "0001", "--format", "json").json
+    assert set(rolled) == {"run", "revision", "phase", "primary", "verified"}
+    left = shop.done("abort", "0001", "--keep-target", "--format", "json").json
+    assert set(left) == {"run", "revision", "phase", "primary", "epoch", "changed"}
+    assert shop.done("plan", "--format", "json").json == shop.done(
+        "show", "0001", "--format", "json"
+    ).json  # fmt: skip
+
+
+def test_an_error_as_json(shop: Project) -> None:
+    answer = shop("plan", "0009", "--format", "json")
+    assert answer.json == {
+        "error": "there is no revision '0009'",
+        "where": "",
+        "hint": "known: 0001, 0002",
+        "exit_code": 3,
+        "kind": "refused",
+    }
+    assert answer.err == ""
+    assert shop("--format", "json", "plan", "--ful").json["exit_code"] == 64
+    assert shop("blan", "--format=json").json["kind"] == "usage"
+
+
+def test_help_and_version(shop: Project) -> None:
+    assert "plan " in shop.done("--help").out
+    assert re.fullmatch(r"migrator \d+\.\d+.*\n", shop.done("--version").out)
+    assert "--until" in shop.done("apply", "-h").out
+
+
+def test_the_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from migrator.cli import main; main(['--help']);"
+        "print([n for n in ('sqlalchemy', 'alembic', 'rich', 'structlog', 'msgspec', 'tenacity',"
+        " 'migrator.model.value', 'migrator.commands') if n in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_text_that_the_terminal_lacks_is_escaped(shop: Project) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "migrator", "new", "Größe 数"],
+        cwd=shop.root, env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        stdin=subprocess.DEVNULL, capture_output=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.isascii()
+
+
+def test_main_returns_the_code_and_gives_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("password=hunter2")
+
+    monkeypatch.setattr("migrator.settings.load_settings", broken)
+    monkeypatch.setattr("migrator.commands.load_settings", broken)
+    handler = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    assert main(["status"]) == 1
+    signal.signal(signal.SIGTERM, handler[0])
+    signal.signal(signal.SIGINT, handler[1])
+    told = capsys.readouterr().err
+    assert re.fullmatch(
+        r"failed: internal error: KeyError at migrator/commands\.py:\d+ "
+        r"\(run with MIGRATOR_DEBUG=1 for the traceback\)\n",
+        told,
+    )
