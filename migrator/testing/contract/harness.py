@@ -102,11 +102,20 @@ class Harness:
     @pytest.fixture(params=list(REPRESENTATIONS))
     def cut_place(self, request: pytest.FixtureRequest, case: ContractCase, make: Make) -> Place:
         """A fresh collection in each representation in turn."""
-        if reason := case.excluded(f"representation {request.param}"):
+        return self._in(request.param, case, make)
+
+    @pytest.fixture(params=["EAO", "ETF", "EAV"])
+    def plain_place(self, request: pytest.FixtureRequest, case: ContractCase, make: Make) -> Place:
+        """As ``cut_place``, for aggregates without rounds."""
+        return self._in(request.param, case, make)
+
+    @staticmethod
+    def _in(representation: str, case: ContractCase, make: Make) -> Place:
+        if reason := case.excluded(f"representation {representation}"):
             with pytest.raises(Refused):
-                make(request.param)
+                make(representation)
             declared(reason)
-        return make(request.param)
+        return make(representation)
 
 
 def through_json(position: Json) -> Json:

@@ -50,14 +50,14 @@ class ValuePromises(Harness):
     """What goes in comes out, or is refused by name."""
 
     @pytest.mark.parametrize("kind", list(Kind), ids=str)
-    def test_every_value_of_a_kind(self, cut_place: Place, can: Capabilities, kind: Kind) -> None:
-        if cut_place.case.schema:
+    def test_every_value_of_a_kind(self, plain_place: Place, can: Capabilities, kind: Kind) -> None:
+        if plain_place.case.schema:
             by_capability("its schema is fixed; see declared aggregates")
-        collection = cut_place.collection
+        collection = plain_place.collection
         fit: list[Block] = []
         unfit: list[Block] = []
         for i, value in enumerate(ODD_VALUES[kind]):
-            block = cut_place.cut(cut_place.case.key(i), around(value))
+            block = plain_place.cut(plain_place.case.key(i), around(value))
             (fit if is_held(can, collection, value) else unfit).append(block)
         collection.write(fit)
         assert_holds(collection, fit)
@@ -67,72 +67,72 @@ class ValuePromises(Harness):
             assert equal(caught.value.key, block.id)
         assert_holds(collection, fit)
 
-    def test_declared_aggregates(self, cut_place: Place) -> None:
-        schema = cut_place.case.schema
+    def test_declared_aggregates(self, plain_place: Place) -> None:
+        schema = plain_place.case.schema
         if schema is None:
             by_capability("it has no fixed schema")
-        blocks = [cut_place.cut(key, aggregate) for key, aggregate in schema.odd]
-        cut_place.collection.write(blocks)
-        assert_holds(cut_place.collection, blocks)
+        blocks = [plain_place.cut(key, aggregate) for key, aggregate in schema.odd]
+        plain_place.collection.write(blocks)
+        assert_holds(plain_place.collection, blocks)
 
-    def test_all_kinds_in_one_block(self, cut_place: Place, can: Capabilities) -> None:
-        if cut_place.case.schema:
+    def test_all_kinds_in_one_block(self, plain_place: Place, can: Capabilities) -> None:
+        if plain_place.case.schema:
             by_capability("its schema is fixed; see declared aggregates")
         aggregate: Record = {
-            kind.value: [v for v in values if is_held(can, cut_place.collection, v)]
+            kind.value: [v for v in values if is_held(can, plain_place.collection, v)]
             for kind, values in ODD_VALUES.items()
         }
-        block = cut_place.cut(cut_place.case.key(1), aggregate)
-        cut_place.collection.write([block])
-        assert_holds(cut_place.collection, [block])
+        block = plain_place.cut(plain_place.case.key(1), aggregate)
+        plain_place.collection.write([block])
+        assert_holds(plain_place.collection, [block])
 
-    def test_every_field_name(self, cut_place: Place, can: Capabilities) -> None:
-        if cut_place.case.schema:
+    def test_every_field_name(self, plain_place: Place, can: Capabilities) -> None:
+        if plain_place.case.schema:
             by_capability("its schema is fixed")
         longest = can.limits.name_bytes
         tagged = next(
-            v for v in (ODD_VALUES[Kind.UUID][0], 1) if is_held(can, cut_place.collection, v)
+            v for v in (ODD_VALUES[Kind.UUID][0], 1) if is_held(can, plain_place.collection, v)
         )
         blocks, all_names = [], {}
         for i, name in enumerate(ODD_NAMES):
             size = len(name.encode("utf-8", "surrogatepass"))
-            if cut_place.case.refused_names(name) or (longest is not None and size > longest):
+            if plain_place.case.refused_names(name) or (longest is not None and size > longest):
                 continue
             all_names[name] = tagged
             record: Record = {name: {name: [{name: tagged}], "x": i}, "other": {name: None}}
-            blocks.append(cut_place.cut(cut_place.case.key(i), record))
+            blocks.append(plain_place.cut(plain_place.case.key(i), record))
         # Names that only look alike lie side by side, with a value that may need a tag.
-        blocks.append(cut_place.cut(cut_place.case.key(900), {**all_names, "deep": all_names}))
-        blocks.append(cut_place.cut(cut_place.case.key(901), {"a.b": 1, "a": {"b": tagged}}))
+        blocks.append(plain_place.cut(plain_place.case.key(900), {**all_names, "deep": all_names}))
+        blocks.append(plain_place.cut(plain_place.case.key(901), {"a.b": 1, "a": {"b": tagged}}))
         for block in blocks:
-            cut_place.collection.write([block])
-        assert_holds(cut_place.collection, blocks)
+            plain_place.collection.write([block])
+        assert_holds(plain_place.collection, blocks)
 
-    def test_null_absent_and_empty_differ(self, cut_place: Place, can: Capabilities) -> None:
-        if cut_place.case.schema:
+    def test_null_absent_and_empty_differ(self, plain_place: Place, can: Capabilities) -> None:
+        if plain_place.case.schema:
             by_capability("its schema is fixed; see declared aggregates")
         blocks = [
-            cut_place.cut(cut_place.case.key(i), aggregate)
+            plain_place.cut(plain_place.case.key(i), aggregate)
             for i, aggregate in enumerate(EMPTY)
-            if is_held(can, cut_place.collection, aggregate)
+            if is_held(can, plain_place.collection, aggregate)
         ]
-        cut_place.collection.write(blocks)
-        assert_holds(cut_place.collection, blocks)
+        plain_place.collection.write(blocks)
+        assert_holds(plain_place.collection, blocks)
 
     def test_writing_leaves_the_blocks_as_they_are(
-        self, cut_place: Place, can: Capabilities
+        self, plain_place: Place, can: Capabilities
     ) -> None:
-        if cut_place.case.schema:
+        if plain_place.case.schema:
             by_capability("its schema is fixed")
         held = [
             value
             for kind in (Kind.SET, Kind.DECIMAL, Kind.LIST, Kind.UUID)
             for value in ODD_VALUES[kind]
-            if is_held(can, cut_place.collection, value)
+            if is_held(can, plain_place.collection, value)
         ]
-        block = cut_place.cut(cut_place.case.key(1), around(held))
+        block = plain_place.cut(plain_place.case.key(1), around(held))
         before = encode(block.entries)
-        cut_place.collection.write([block])
+        plain_place.collection.write([block])
         assert encode(block.entries) == before
 
 
