@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import server_url
 from tests.system import servers
-from tests.system.kit import Place, Shop, Urls
+from tests.system.kit import Odd, Place, Shop, Urls
 
 DATABASE = f"migrator_system_{os.getpid()}"
 
@@ -53,8 +53,20 @@ def urls(database_url: servers.MakeDatabase) -> Urls:
 
 
 @pytest.fixture
+def odd(request: pytest.FixtureRequest, urls: Urls) -> Odd:
+    """Odd games that the servers of the test's places can hold."""
+    if not any(place.server == "mongodb" for place in _places(request)):
+        return Odd()
+    return servers.held_by_mongodb(urls("mongodb", ""))
+
+
+def _places(request: pytest.FixtureRequest) -> list[Place]:
+    params = getattr(request.node, "callspec", None)
+    return [p for p in (params.params.values() if params else ()) if isinstance(p, Place)]
+
+
+@pytest.fixture
 def shop(tmp_path: Path, urls: Urls, request: pytest.FixtureRequest) -> Shop:
     """A project that knows the places of the test: its parameters of type ``Place``."""
-    params = getattr(request.node, "callspec", None)
-    places = [p for p in (params.params.values() if params else ()) if isinstance(p, Place)]
-    return Shop(tmp_path, {place.store: urls(place.server, place.store) for place in places})
+    stores = {place.store: urls(place.server, place.store) for place in _places(request)}
+    return Shop(tmp_path, stores)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 import psycopg
 import pymongo
 import pymysql
+from bson.datetime_ms import DatetimeMS
+
+from migrator.model.value import Binary, Instant, Value
+from tests.system.kit import Odd
 
 
 class MakeDatabase(Protocol):
@@ -37,6 +43,36 @@ def connect_mariadb(url: str, **options: Any) -> pymysql.Connection[Any]:
 
 def connect_mongodb(url: str) -> pymongo.MongoClient[dict[str, Any]]:
     return pymongo.MongoClient(url, tz_aware=True)
+
+
+def held_by_mongodb(url: str) -> Odd:
+    """What SecantusDB in Python can't hold and mongod can: dates out of the years 1 to 9999, and
+    keys that it takes for one another: decimals that are no doubles, the largest numbers,
+    and bytes of several subtypes."""
+    with connect_mongodb(url) as client:
+        scratch = client.get_default_database("migrator_system")["far_dates"]
+        try:
+            scratch.insert_one({"t": DatetimeMS(253_402_300_800_000)})
+        except pymongo.errors.PyMongoError:
+            return Odd(_is_far_date, _is_confused)
+        finally:
+            scratch.drop()
+    return Odd()
+
+
+def _is_far_date(value: Value) -> bool:
+    if type(value) is dt.datetime and value.tzinfo is not None:
+        offset = value.utcoffset() or dt.timedelta()
+        return value.replace(tzinfo=None) - dt.datetime.min < offset
+    return type(value) is Instant and value.nanos % 1_000_000 == 0
+
+
+def _is_confused(key: Value) -> bool:
+    if type(key) is Binary:
+        return True
+    if not isinstance(key, (float, Decimal)) or key != key or not key:
+        return False
+    return not 1e-300 < abs(key) < 1e300 or Decimal(float(key)) != key
 
 
 def create(server: str, url: str, database: str) -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tests.system import kit
-from tests.system.kit import PLACES, Place, Shop
+from tests.system.kit import PLACES, Odd, Place, Shop
 
 
 @pytest.mark.parametrize("target", PLACES, ids=str)
 @pytest.mark.parametrize("source", PLACES, ids=str)
-def test_a_class_moves_there_and_back(source: Place, target: Place, shop: Shop) -> None:
+def test_a_class_moves_there_and_back(source: Place, target: Place, shop: Shop, odd: Odd) -> None:
     there, away, back = kit.fresh("there"), kit.fresh("away"), kit.fresh("back")
     shop.script(f"move = {kit.move('Game', source.script(there), target.script(away, kit.ROUNDS))}")
     shop.script(f"move = {kit.move('Game', target.script(away, kit.ROUNDS), source.script(back))}")
     with shop.open() as project:
-        origin = project.stores.get(source.store).collection("Game", source.at(there))
-        middle = project.stores.get(target.store).collection("Game", target.at(away, kit.ROUNDS))
-        games = kit.odd_games() + kit.odd_keyed(origin, middle)
+        old, new = project.stores.get(source.store), project.stores.get(target.store)
+        origin = old.collection("Game", source.at(there))
+        middle = new.collection("Game", target.at(away, kit.ROUNDS))
+        keyed = odd.keyed((old, origin), (new, middle))
+        games = odd.games() + keyed
         kit.fill(origin, games)
     expected = kit.by_key(games)
     for revision in shop.revisions:

@@ -6,15 +6,17 @@ import pytest
 
 from migrator.model.value import Ref
 from tests.system import kit
-from tests.system.kit import PLACES, Place, Shop
+from tests.system.kit import PLACES, Odd, Place, Shop
 
 CHAIN = (kit.ROUNDS, kit.ETF, kit.EAV, kit.EAO)
 
 
 @pytest.mark.parametrize("place", PLACES, ids=str)
-def test_the_representations_of_a_class_follow_one_another(place: Place, shop: Shop) -> None:
+def test_the_representations_of_a_class_follow_one_another(
+    place: Place, shop: Shop, odd: Odd
+) -> None:
     name = kit.fresh("chain")
-    games = kit.odd_games() + [
+    games = odd.games() + [
         (
             f"plain {n}",
             {"id": n, "by": Ref("Player", n), "rounds": [{"n": i} for i in range(n % 9)]},
@@ -29,7 +31,7 @@ def test_the_representations_of_a_class_follow_one_another(place: Place, shop: S
     with shop.open() as project:
         store = project.stores.get(place.store)
         first = store.collection("Game", place.at(f"{name}_0"))
-        games += kit.odd_keyed(first)
+        games += odd.keyed((store, first))
         kit.fill(first, games)
     expected = kit.by_key(games)
     for step, (revision, rules) in enumerate(zip(shop.revisions, CHAIN, strict=True), 1):
