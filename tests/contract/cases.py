@@ -11,7 +11,7 @@ from migrator.model.move import At
 from migrator.ports import Store, StoreSettings
 from migrator.stores import sql, sqlite
 from migrator.testing.contract import ContractCase
-from tests.contract import mongodb, servers
+from tests.contract import mongodb, servers, sql_tables
 
 
 def _at(name: str, rules: Sequence[str]) -> At:
@@ -60,5 +60,8 @@ CASES = [
     ContractCase("sqlite", "entries", _sqlite, _at, _break_entries, module="sql"),
     ContractCase("postgresql", "entries", _postgresql, _at, _break_entries, module="sql"),
     ContractCase("mariadb", "entries", _mariadb, _at, _break_entries, module="sql"),
+    sql_tables.case("sqlite", _sqlite),
+    sql_tables.case("postgresql", _postgresql),
+    sql_tables.case("mariadb", _mariadb),
     *mongodb.CASES,
 ]

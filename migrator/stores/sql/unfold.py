@@ -16,8 +16,8 @@ from migrator.model import value as v
 from migrator.model.block import Block
 from migrator.model.canonical import encode
 from migrator.model.path import child as child_path
-from migrator.model.rules import assemble
-from migrator.model.value import Value, show
+from migrator.model.rules import CorruptBlock, assemble
+from migrator.model.value import Record, Value, show
 from migrator.stores.sql.columns import Codec
 from migrator.stores.sql.documents import JSON_NULL
 from migrator.stores.sql.keys import id_of
@@ -66,12 +66,18 @@ class _Unfolder:
     def refuse(self, why: str, path: str, hint: str = "") -> NoReturn:
         raise DoesNotFit(why, key=self.block.id, path=path, where=self.where, hint=hint)
 
+    def whole(self, block: Block) -> Record:
+        try:
+            return assemble(block.entries)
+        except CorruptBlock as error:
+            self.refuse(str(error), "")
+
     def run(self, blocks: Sequence[Block]) -> Unfolded:
         for block in blocks:
             self.block = block
             if block.expires is not None:
                 self.refuse("tables hold no expiry", "", "drop the expiry with an evolution")
-            row = self.row(self.root, assemble(block.entries), "", (), 0)
+            row = self.row(self.root, self.whole(block), "", (), 0)
             key = id_of(tuple(row.values[i] for i in self.root.places(self.root.key)))
             if encode(key) != encode(block.id):
                 self.refuse(

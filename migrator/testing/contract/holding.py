@@ -9,7 +9,7 @@ from migrator.model.block import Block
 from migrator.model.canonical import encode, equal
 from migrator.model.value import Kind, Record, Value
 from migrator.ports import Capabilities
-from migrator.testing.contract.case import ContractCase, by_capability
+from migrator.testing.contract.case import ContractCase, by_capability, declared
 from migrator.testing.contract.harness import (
     Harness,
     Make,
@@ -52,7 +52,7 @@ class ValuePromises(Harness):
     @pytest.mark.parametrize("kind", list(Kind), ids=str)
     def test_every_value_of_a_kind(self, plain_place: Place, can: Capabilities, kind: Kind) -> None:
         if plain_place.case.schema:
-            by_capability("its schema is fixed; see declared aggregates")
+            declared("its schema is fixed")
         collection = plain_place.collection
         fit: list[Block] = []
         unfit: list[Block] = []
@@ -77,7 +77,7 @@ class ValuePromises(Harness):
 
     def test_all_kinds_in_one_block(self, plain_place: Place, can: Capabilities) -> None:
         if plain_place.case.schema:
-            by_capability("its schema is fixed; see declared aggregates")
+            declared("its schema is fixed")
         aggregate: Record = {
             kind.value: [v for v in values if is_held(can, plain_place.collection, v)]
             for kind, values in ODD_VALUES.items()
@@ -88,7 +88,7 @@ class ValuePromises(Harness):
 
     def test_every_field_name(self, plain_place: Place, can: Capabilities) -> None:
         if plain_place.case.schema:
-            by_capability("its schema is fixed")
+            declared("its schema is fixed")
         longest = can.limits.name_bytes
         tagged = next(
             v for v in (ODD_VALUES[Kind.UUID][0], 1) if is_held(can, plain_place.collection, v)
@@ -110,7 +110,7 @@ class ValuePromises(Harness):
 
     def test_null_absent_and_empty_differ(self, plain_place: Place, can: Capabilities) -> None:
         if plain_place.case.schema:
-            by_capability("its schema is fixed; see declared aggregates")
+            declared("its schema is fixed")
         blocks = [
             plain_place.cut(plain_place.case.key(i), aggregate)
             for i, aggregate in enumerate(EMPTY)
@@ -123,7 +123,7 @@ class ValuePromises(Harness):
         self, plain_place: Place, can: Capabilities
     ) -> None:
         if plain_place.case.schema:
-            by_capability("its schema is fixed")
+            declared("its schema is fixed")
         held = [
             value
             for kind in (Kind.SET, Kind.DECIMAL, Kind.LIST, Kind.UUID)

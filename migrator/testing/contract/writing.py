@@ -9,7 +9,7 @@ from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode
 from migrator.model.value import Kind, Value
 from migrator.ports import Capabilities, How
-from migrator.testing.contract.case import by_capability
+from migrator.testing.contract.case import by_capability, declared
 from migrator.testing.contract.harness import (
     Harness,
     Make,
@@ -47,8 +47,6 @@ def refused(can: Capabilities) -> list[Value]:
 
 def unfit(place: Place, can: Capabilities) -> list[Value]:
     """Values with which an aggregate can't be held here, one of every sort."""
-    if place.case.schema:
-        return []
     limits = can.limits
     found = refused(can)
     # Cut into smaller entries an aggregate may be held all the same.
@@ -102,6 +100,8 @@ class WritePromises(Harness):
     def test_unfit_block_is_named_before_anything_is_written(
         self, cut_place: Place, can: Capabilities
     ) -> None:
+        if cut_place.case.schema:
+            declared("its schema is fixed")
         values = unfit(cut_place, can)
         if not values:
             by_capability("there is nothing that it refuses in this representation")
@@ -126,7 +126,7 @@ class WritePromises(Harness):
     def test_deepest_block_fits(self, place: Place, can: Capabilities) -> None:
         limit = can.limits.nesting
         if place.case.schema:
-            by_capability("its schema is fixed")
+            declared("its schema is fixed")
         key = place.case.key(1)
         block = place.cut(key, {"id": key, "v": nest((limit or 101) - 1)})
         place.collection.write([block])
@@ -136,7 +136,9 @@ class WritePromises(Harness):
         self, place: Place, can: Capabilities
     ) -> None:
         limit = can.limits.nesting
-        if limit is None or place.case.schema:
+        if place.case.schema:
+            declared("its schema is fixed")
+        if limit is None:
             by_capability("there is no depth that it refuses")
         for more in (1, 2, 50):
             key = place.case.key(more)
@@ -153,7 +155,7 @@ class WritePromises(Harness):
         self, place: Place, can: Capabilities
     ) -> None:
         if place.case.schema:
-            by_capability("its schema is fixed")
+            declared("its schema is fixed")
         limit = can.limits.block_bytes
         if limit is None or limit > LARGEST:
             limit = 4_000_000
@@ -174,7 +176,9 @@ class WritePromises(Harness):
     def test_longest_key_fits_and_a_longer_one_does_not(
         self, place: Place, can: Capabilities
     ) -> None:
-        if Kind.TEXT not in can.key_kinds or place.case.schema:
+        if place.case.schema:
+            declared("its schema is fixed")
+        if Kind.TEXT not in can.key_kinds:
             by_capability("keys are no text")
         limit = can.limits.key_bytes
         long = "k" * (limit if limit is not None and limit < 100_000 else 2_000)
@@ -237,7 +241,9 @@ class PatchPromises(Harness):
         place = make("ETF")
         limit = can.limits.nesting
         values = refused(can) + ([] if limit is None else [nest(beyond(limit))])
-        if place.case.schema or not values:
+        if place.case.schema:
+            declared("its schema is fixed")
+        if not values:
             by_capability("there is no kind and no depth that it refuses")
         block = place.block(place.case.key(1))
         place.collection.write([block])
@@ -280,25 +286,27 @@ class DeletePromises(Harness):
 class ExpiryPromises(Harness):
     """The absolute deadline of a block."""
 
-    def test_expiry_is_kept(self, cut_place: Place, can: Capabilities) -> None:
+    def test_expiry_is_kept_or_refused(self, cut_place: Place, can: Capabilities) -> None:
         key = cut_place.case.key
         blocks = [cut_place.block(key(1), 2, DEADLINE), cut_place.block(key(2), 2)]
+        if not can.expiry:
+            # A block that was to end and lives for ever is a value changed silently.
+            with pytest.raises(DoesNotFit) as caught:
+                cut_place.collection.write(blocks)
+            assert caught.value.key == key(1)
+            assert_holds(cut_place.collection, [])
+            return
         cut_place.collection.write(blocks)
         assert_holds(cut_place.collection, blocks)
         for reader in (cut_place.collection, cut_place.collection.observer()):
             with_, without = reader.read([key(1), key(2)])
             assert with_ is not None
+            assert with_.expires is not None
+            assert with_.expires // 1000 == DEADLINE // 1000
             assert without is not None
             assert without.expires is None
-            if not can.expiry:
-                assert with_.expires is None
-            else:
-                assert with_.expires is not None
-                assert with_.expires // 1000 == DEADLINE // 1000
             paged = scan(reader, cut_place.collection.split(1))
             assert {b.expires for b in paged} == {with_.expires, None}
-        if not can.expiry:
-            by_capability("it keeps no expiry")
 
     def test_expiry_goes_with_the_block(self, cut_place: Place, can: Capabilities) -> None:
         if not can.expiry:
