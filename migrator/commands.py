@@ -30,6 +30,7 @@ from migrator.model.plan import Plan
 from migrator.planning.file import decode_plan, encode_plan, read_plan, write_plan
 from migrator.planning.planner import (
     Subject,
+    declaration,
     fingerprint,
     make_plan,
     target_fingerprint,
@@ -376,11 +377,27 @@ def _engine(
                 f"migrator abort {revision}",
             )
         structlog.contextvars.bind_contextvars(run=run.id)
+        if not run.phase.ended:
+            _refuse_changed(project, run)
         scene = Scene(
             run, frozen_plan(run), project.routes(revision), control, lease, terms.workers,
             watcher or Nobody(), stop=stop or threading.Event(),
         )  # fmt: skip
         yield Engine(scene)
+
+
+def _refuse_changed(project: Project, run: Run) -> None:
+    """Raise Refused where script or settings no longer say what the run was begun with.
+
+    What is compared, taken back or dropped is what the run moved, whatever a script says now.
+    The schemas may have changed: a rollback has to work then, too.
+    """
+    if frozen_plan(run).declared != declaration(subject(project, run.revision)):
+        raise Refused(
+            f"the script of {run.revision}, or where its stores lie, is no longer what run "
+            f"{run.id} was begun with",
+            hint="restore it, then run the same command again",
+        )
 
 
 def _begin(project: Project, made: Plan, terms: Terms) -> Run:

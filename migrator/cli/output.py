@@ -83,4 +83,5 @@ def tell_error(error: MigratorError, *, as_json: bool) -> None:
 def error_line(error: MigratorError) -> str:
     """``failed: docs:games: it is full``, on one line."""
     where = f"{error.where}: " if error.where else ""
-    return f"{error.word}: {where}{first_line(error.what)}"
+    what = first_line(error.what)
+    return what if what.startswith(error.word) else f"{error.word}: {where}{what}"

@@ -126,13 +126,18 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The frozen answer to "what would this revision do now"."""
+    """The frozen answer to "what would this revision do now".
+
+    Of its digests ``declared`` covers the script and where its stores lie, ``fingerprint`` the
+    schema of the sources too, ``targets`` the schema of the targets.
+    """
 
     format: int = FORMAT
     revision: str
     message: str
     env: str
     made: str
+    declared: str
     fingerprint: str
     targets: str
     full: bool

@@ -68,6 +68,7 @@ def make_plan(
         message=subject.message,
         env=subject.env,
         made=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        declared=declaration(subject),
         fingerprint=fingerprint(subject, routes, retry),
         targets=target_fingerprint(routes, retry),
         full=full,
@@ -78,6 +79,11 @@ def make_plan(
 
 
 _ORDER = {"error": 0, "accept": 1, "warning": 2, "note": 3}
+
+
+def declaration(subject: Subject) -> str:
+    """What a run may never do without: its script, and where its stores lie."""
+    return _digest([subject.declared, subject.settings])
 
 
 def fingerprint(subject: Subject, routes: Sequence[Route], retry: Retry) -> str:

@@ -1,0 +1,117 @@
+"""Exit codes tell a pipeline what happened: one test for each."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from tests.cli.kit import Project, one_line
+
+
+def change(shop: Project, *statements: str) -> None:
+    with sqlite3.connect(shop.root / "shop.db") as db:
+        for statement in statements:
+            db.execute(statement)
+    db.close()
+
+
+def test_0_and_2_and_3_of_a_plan(shop: Project) -> None:
+    assert shop("plan").code == 0
+    assert shop("plan", "--detailed-exitcode").code == 2
+    shop.done("apply", "0001", "--yes")
+    assert shop("plan", "0001", "--detailed-exitcode").code == 0
+    shop.done("rollback", "0001")
+    shop.done("abort", "0001", "--keep-target")
+    evolve(shop, oversize="refuse")
+    assert shop("plan", "0001", "--detailed-exitcode").code == 3
+
+
+def test_1_where_a_store_does_not_answer(shop: Project) -> None:
+    shop.write(
+        "migrator.toml",
+        (shop.root / "migrator.toml").read_text()
+        + '\n[env.dev.stores.far]\nurl = "postgresql://app@127.0.0.1:1/x"\n',
+    )
+    answer = shop("stores")
+    assert answer.code == 1
+    assert "docs  embedded" in answer.out
+    assert "far   failed:" in answer.out
+    found = {row["name"]: row["ok"] for row in shop("stores", "--format", "json").json}
+    assert found == {"docs": True, "far": False, "shop": True}
+
+
+def test_4_where_the_sides_differ(shop: Project) -> None:
+    shop.done("apply", "0001", "--yes")
+    change(shop, "UPDATE game SET score = 77 WHERE id = 2", "INSERT INTO game VALUES (9, 'x', 0)")
+    answer = shop("verify", "0001")
+    assert answer.code == 4
+    assert "Game:2  differs" in answer.out
+    assert "score: 77 (int32) / 2 (int32)" in answer.out
+    assert "Game:9  missing" in answer.out
+    found = shop("verify", "0001", "--format", "json")
+    assert found.code == 4
+    assert [(row["differ"], row["missing"]) for row in found.json] == [(1, 1)]
+    # A rollback would lose nothing of the target's, but the sides differ: it has to be said.
+    one_line(shop("rollback", "0001"), 3, "refused")
+    shop.done("rollback", "0001", "--discard")
+    told = one_line(shop("apply", "0001"), 4, "mismatch")
+    assert "migrator verify 0001 --format json" in told
+
+
+def evolve(shop: Project, oversize: str) -> None:
+    """Have the script convert a text that is no number in any game."""
+    script = shop.root / "migrations/0001_games.py"
+    text = script.read_text().replace("import At, Move", "import At, Convert, Integer, Move")
+    more = f'    evolve=[Convert("player", Integer)],\n    oversize="{oversize}",\n'
+    script.write_text(text.replace("    target=", more + "    target="))
+
+
+def test_5_where_keys_are_in_quarantine(shop: Project) -> None:
+    change(shop, "UPDATE game SET player = id WHERE id < 3")
+    evolve(shop, "quarantine")
+    assert "--accept E103" in one_line(shop("apply", "0001", "--yes"), 3, "refused")
+    apply = ("apply", "0001", "--yes", "--accept", "E103", "--log-level", "error")
+    told = one_line(shop(*apply), 5, "waiting")
+    assert "in quarantine: Game:3" in told
+    assert "quarantine" in shop.done("status").out
+    assert "Game:3  path player" in shop.done("quarantine", "list", "0001").out
+    answer = shop("quarantine", "retry", "0001")
+    assert (answer.code, answer.out) == (5, "0 written, 1 remain in quarantine\n")
+    change(shop, "UPDATE game SET player = '3' WHERE id = 3")
+    assert shop.done("quarantine", "retry", "0001").out == "1 written, 0 remain in quarantine\n"
+    assert "nothing is in quarantine" in shop.done("quarantine", "list", "0001").out
+    assert "3 blocks equal" in shop.done("apply", "0001", "--accept", "E103").out
+
+
+def test_0_where_the_keys_in_quarantine_are_accepted_by_name(shop: Project) -> None:
+    change(shop, "UPDATE game SET player = id WHERE id < 3")
+    evolve(shop, "quarantine")
+    shop("apply", "0001", "--yes", "--accept", "E103")
+    assert shop("apply", "0001", "--accept", "E103", "--accept-key", "Game:2").code == 5
+    done = shop.done("apply", "0001", "--accept", "E103", "--accept-key", "Game:3")
+    assert "docs:games is the primary now" in done.out
+    assert "keys=Game:3" in shop.done("log", "0001").out
+
+
+def test_3_where_the_script_is_no_longer_that_of_the_run(shop: Project) -> None:
+    script = shop.root / "migrations/0001_games.py"
+    before = script.read_text()
+    shop.done("apply", "0001", "--yes")
+    # Otherwise `finish` would drop what the script names now.
+    script.write_text(before.replace('"game"', '"round"').replace("rounds=", "x="))
+    for words in (["finish", "0001", "--yes"], ["rollback", "0001"], ["verify", "0001"],
+                  ["rollback", "0001", "--discard"]):  # fmt: skip
+        assert "is no longer what run" in one_line(shop(*words), 3, "refused")
+    script.write_text(before.replace(', rounds=tables("round", order_by="number")', ""))
+    one_line(shop("finish", "0001", "--yes"), 3, "refused")
+    script.write_text("# A comment changes nothing.\n" + before)
+    shop.done("rollback", "0001")
+    script.write_text(before.replace('"games"', '"others"'))
+    told = one_line(shop("abort", "0001", "--drop-target"), 3, "refused")
+    assert "restore it" in told
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_64_for_wrong_words(shop: Project, format: str) -> None:
+    assert shop("plan", "--nothing", "--format", format).code == 64
