@@ -10,6 +10,7 @@ a number, SET a set of texts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -89,6 +90,8 @@ def _decimal(column: Column) -> Encode:
 def _finite(value: float, column: Column) -> float:
     if value - value != 0:
         raise Unfit(f"{column.type} can't hold {value!r}")
+    if not value and math.copysign(1, value) < 0:
+        raise Unfit("the server turns -0.0 into 0")
     if column.unsigned and value < 0:
         raise Unfit(f"{value!r} is below 0, and {column.type} has no sign")
     return value

@@ -154,7 +154,8 @@ def unfit_float(dialect: Dialect, value: float) -> str:
         return "no NaN or infinity"
     if dialect == "sqlite" and math.isnan(value):
         return "no NaN"
-    return "no -0.0" if dialect == "sqlite" and not value and math.copysign(1, value) < 0 else ""
+    negative_zero = not value and math.copysign(1, value) < 0
+    return "no -0.0" if dialect != "postgresql" and negative_zero else ""
 
 
 def same_key(collection: TablesCollection, id: Value) -> Value:

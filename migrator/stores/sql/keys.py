@@ -175,5 +175,6 @@ def _among_arrays(
     unnested = sa.func.unnest(*arrays).table_valued(
         *(f"k{i}" for i in range(len(arrays))), name="keys"
     )
+    unnested = unnested.render_derived()
     wanted = sa.select(*(unnested.c[f"k{i}"] for i in range(len(arrays))))
     return sa.tuple_(*columns).in_(wanted)

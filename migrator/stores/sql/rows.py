@@ -109,14 +109,24 @@ class Reader:
 
         ``seen`` takes up every row that was read, by its table.
         """
-        root = self.root
-        query = self.select(root).where(*conditions)
-        query = query.order_by(*(root.table.c[name] for name in root.key)).limit(limit)
+        return self.read_at(connection, self.root, conditions, limit, seen)
+
+    def read_at(
+        self,
+        connection: Connection,
+        node: Node,
+        conditions: Sequence[Any],
+        limit: int | None,
+        seen: dict[Node, list[Found]] | None = None,
+    ) -> tuple[list[Found], int]:
+        """As ``read``, for the rows of any table and what hangs below them."""
+        query = self.select(node).where(*conditions)
+        query = query.order_by(*(node.table.c[name] for name in node.key)).limit(limit)
         rows = fetch(connection, query, self.dialect)
-        found = [self._found(root, row) for row in rows]
+        found = [self._found(node, row) for row in rows]
         if seen is not None:
-            seen[root].extend(found)
-        weight = _weight(rows) + self._fill(connection, root, found, seen)
+            seen[node].extend(found)
+        weight = _weight(rows) + self._fill(connection, node, found, seen)
         return found, weight
 
     def _found(self, node: Node, row: Row) -> Found:

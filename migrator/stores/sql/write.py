@@ -63,7 +63,10 @@ class Writer:
     def _put(self, connection: Connection, unfolded: Unfolded, blocks: Sequence[Block]) -> None:
         held = self._held(connection, [block.id for block in blocks])
         nodes = list(self.root.walk())
-        changes = {node: _changes(node, unfolded.rows[node], held[node]) for node in nodes}
+        changes: dict[Node, _Changes] = {}
+        for node in nodes:
+            self._adopt(connection, node, unfolded.rows[node], held)
+            changes[node] = _changes(node, unfolded.rows[node], held[node])
         for node in reversed(nodes):
             self._delete(connection, node, changes[node].gone)
         for node in nodes:
@@ -90,6 +93,23 @@ class Writer:
                         hint="give the key columns a binary collation",
                     )
         return seen
+
+    def _adopt(
+        self, connection: Connection, node: Node, rows: list[Written], held: dict[Node, list[Found]]
+    ) -> None:
+        """Find rows that lie below another parent now, with all that hangs below them: it must
+        not stay behind when they move."""
+        if node.up is None or not node.children or not node.key:
+            return
+        places = node.places(node.key)
+        there = {canonical([found.values[i] for i in places]) for found in held[node]}
+        fresh = [row for row in rows if row.key not in there]
+        codecs = node.codecs_of(node.key)
+        columns = [node.table.c[name] for name in node.key]
+        for start in range(0, len(fresh), _CHUNK):
+            keys = [[row.raw[i] for i in places] for row in fresh[start : start + _CHUNK]]
+            condition = among(codecs, columns, keys, self.dialect)
+            self.collection.reader.read_at(connection, node, [condition], None, held)
 
     def _change(self, connection: Connection, node: Node, changes: _Changes) -> None:
         rows = _parents_first(node, changes.fresh)
@@ -305,7 +325,9 @@ def _keyless(node: Node, rows: list[Written], held: list[Found], changes: _Chang
         wanted = sorted(canonical(row.values) for row in new.get(parent, []))
         if wanted != sorted(canonical(found.values) for found in old.get(parent, [])):
             changes.fresh.extend(new.get(parent, []))
-            changes.gone.extend(found.values for found in old.get(parent, [])[:1])
+            # The row stands for all of its parent's, which may lie there unseen (moved).
+            first: list[Any] = [*old.get(parent, []), *new.get(parent, [])]
+            changes.gone.append(first[0].values)
 
 
 def _same(node: Node, wanted: list[Any], held: list[Any]) -> bool:
