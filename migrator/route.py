@@ -17,6 +17,7 @@ from migrator.model.rules import (
 from migrator.model.translate import Translation
 from migrator.model.value import Value
 from migrator.ports import Collection, Json, Observer, Page, Store
+from migrator.referring import referring
 from migrator.retry import Retry
 
 
@@ -84,8 +85,8 @@ def open_route(number: int, move: Move, source_at: At, store: Callable[[str], St
         number,
         move,
         source_at,
-        source_store.collection(move.cls, source_at),
-        target_store.collection(move.cls, move.target),
+        referring(source_store.collection(move.cls, source_at)),
+        referring(target_store.collection(move.cls, move.target)),
         source_store,
         target_store,
         translation,

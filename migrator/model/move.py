@@ -90,7 +90,8 @@ class At:
     """A location: store, collection, representation and layout.
 
     Without a representation the class lies as EAO; without a layout the store's default
-    holds.
+    holds. Columns hold references as bare identifiers: ``references`` says by path pattern
+    which of them refer to which class, so that they are read as references again.
     """
 
     store: str
@@ -98,6 +99,7 @@ class At:
     representation: tuple[str, ...]
     layout: Layout | None
     tables: Tables | None
+    references: Mapping[str, str] = field(default_factory=dict)
 
     def __init__(
         self,
@@ -105,8 +107,10 @@ class At:
         collection: str | Tables,
         representation: Sequence[str] = (),
         layout: str | Layout | None = None,
+        references: Mapping[str, str] | None = None,
     ) -> None:
         put = object.__setattr__
+        put(self, "references", dict(references or {}))
         put(self, "store", store)
         put(self, "representation", tuple(representation))
         if isinstance(collection, Tables):
@@ -147,3 +151,12 @@ class Move:
     sensitive: Sequence[str] = ()
     oversize: Literal["refuse", "quarantine"] = "refuse"
     identifier: str | None = None
+
+    def __post_init__(self) -> None:
+        target = self.target
+        if target.tables is None or target.references or self.evolve:
+            return
+        # Where the shape stays, what is a reference in the source is one in the target's columns.
+        bare = {path: cls.removesuffix(":") for path, cls in self.references.items()}
+        referring = At(target.store, target.tables, target.representation, references=bare)
+        object.__setattr__(self, "target", referring)
