@@ -76,10 +76,10 @@ def _orphans(collection: TablesCollection, node: Node) -> Iterator[Finding]:
         count = int(connection.execute(query).scalar_one())
     if count:
         yield (
-            "warning",
+            "accept",
             "T003",
             f"{count} rows of {node.info.name} point to no row of {node.up.info.name}: they "
-            "belong to no aggregate and are not moved",
+            "belong to no aggregate, are not moved, and go with the tables at finish",
         )
 
 
