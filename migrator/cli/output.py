@@ -68,14 +68,15 @@ def _write(stream: TextIO, text: str) -> None:
 def tell_error(error: MigratorError, *, as_json: bool) -> None:
     """Show an error: one line of what and where, then what to do next."""
     if as_json:
-        told = {
-            "error": first_line(error.what),
-            "where": error.where,
-            "hint": error.hint,
-            "exit_code": error.exit_code,
-            "kind": error.word,
-        }
-        _write(sys.stdout, shown_json(json.dumps(told, indent=1, ensure_ascii=False)))
+        from migrator.cli.results import Error
+
+        what = first_line(error.what)
+        tell_json(
+            Error(
+                error=what, where=error.where, hint=error.hint, exit_code=error.exit_code,
+                kind=error.word,
+            )
+        )  # fmt: skip
         return
     tell(Line(error_line(error), "red"), *error.hint.splitlines(), to_stderr=True)
 

@@ -105,6 +105,7 @@ def _places(run: Run, side: str) -> str:
 def abort_command(options: Options, revision: str, target: str | None) -> None:
     """Leave the move of REVISION; the source stays the primary."""
     from migrator import commands
+    from migrator.cli.results import run_told
 
     with options.project() as project:
         run = project.control.run(project.revision_id(revision))
@@ -115,22 +116,10 @@ def abort_command(options: Options, revision: str, target: str | None) -> None:
             target = choose(f"Drop or keep what was copied to {places}?", ["drop", "keep"])
         run = commands.abort(project, revision, drop_target=target == "drop")
     if options.json:
-        tell_json(_told(run))
+        tell_json(run_told(run))
     else:
         what = "was dropped" if target == "drop" else "was kept"
         tell(f"{run.revision} is aborted; {places} {what}")
-
-
-def _told(run: Run) -> dict[str, object]:
-    """A run as JSON, without the plan inside it."""
-    return {
-        "run": run.id,
-        "revision": run.revision,
-        "phase": run.phase.value,
-        "primary": run.primary,
-        "epoch": run.epoch,
-        "changed": run.changed,
-    }
 
 
 @click.command("finish")
@@ -142,6 +131,7 @@ def _told(run: Run) -> dict[str, object]:
 def finish_command(options: Options, revision: str, keep_source: bool, yes: bool) -> None:
     """End the move of REVISION for good: drop its source. There is no way back."""
     from migrator import commands
+    from migrator.cli.results import run_told
     from migrator.model.phase import Phase
 
     with options.project() as project:
@@ -154,7 +144,7 @@ def finish_command(options: Options, revision: str, keep_source: bool, yes: bool
         run = commands.finish(project, revision, keep_source=keep_source)
         targets = _places(run, "target")
     if options.json:
-        tell_json(_told(run))
+        tell_json(run_told(run))
     else:
         what = "was kept" if keep_source else "was dropped"
         tell(f"{run.revision} is finished: {targets} holds the data, {sources} {what}")
@@ -195,12 +185,13 @@ def quarantine_list(options: Options, revision: str) -> None:
 def quarantine_retry(options: Options, revision: str) -> int:
     """Write them again, from what the source holds now. Exits with 5 where some remain."""
     from migrator import commands
+    from migrator.cli.results import Retried
     from migrator.errors import Waiting
 
     with options.project() as project:
         written, remain = commands.retry_quarantined(project, revision)
     if options.json:
-        tell_json({"written": written, "remain": remain})
+        tell_json(Retried(written=written, remain=remain))
     else:
         tell(f"{written:,} written, {remain:,} remain in quarantine")
     return Waiting.exit_code if remain else 0

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 def init_command(options: Options, folder: Path) -> None:
     """Start a project: migrator.toml with an example environment, and migrations/."""
     from migrator.cli.plans import nearest
+    from migrator.cli.results import Initialised
     from migrator.commands import init
 
     written = [str(nearest(path)) for path in init(folder)]
     if options.json:
-        tell_json({"written": written})
+        tell_json(Initialised(written=written))
         return
     tell(*(f"wrote {path}" for path in written))
     tell(
@@ -49,11 +50,12 @@ def new_command(
     """Write the next migration script; MESSAGE says what it is for."""
     from migrator import commands
     from migrator.cli.plans import nearest
+    from migrator.cli.results import Drafted
 
     with options.project() as project:
         made = commands.new(project, message, from_sql=from_sql, repartition=repartition)
     if options.json:
-        tell_json({"id": made.id, "down": list(made.down), "file": str(made.file)})
+        tell_json(Drafted(id=made.id, down=list(made.down), file=str(made.file)))
     else:
         tell(f"wrote {nearest(made.file)}", f"see what it would do:  migrator plan {made.id}")
 
@@ -97,33 +99,14 @@ def heads_command(options: Options) -> None:
 
 
 def _tell_entries(options: Options, project: Project, entries: tuple[HistoryEntry, ...]) -> None:
+    from migrator.cli.results import entry
     from migrator.render.scripts import history_lines
 
     done = project.done()
-    if not options.json:
+    if options.json:
+        tell_json([entry(found, done) for found in entries])
+    else:
         tell_all(history_lines(entries, done))
-        return
-    tell_json(
-        [
-            {
-                "id": entry.id,
-                "down": list(entry.down),
-                "message": entry.message,
-                "file": str(entry.file),
-                "head": entry.head,
-                "done": entry.id in done,
-                "moves": [
-                    {
-                        "cls": step.cls,
-                        "source": None if step.source is None else str(step.source),
-                        "target": str(step.target),
-                    }
-                    for step in entry.steps
-                ],
-            }
-            for entry in entries
-        ]
-    )
 
 
 @click.command("current")
@@ -149,10 +132,11 @@ def current_command(options: Options) -> None:
 def stamp_command(options: Options, revision: str) -> None:
     """Note that the data of REVISION was moved by hand."""
     from migrator import commands
+    from migrator.cli.results import Stamped
 
     with options.project() as project:
         stamped = commands.stamp(project, revision)
     if options.json:
-        tell_json({"revision": stamped})
+        tell_json(Stamped(revision=stamped))
     else:
         tell(f"{stamped} is noted as done; nothing was moved")
