@@ -474,7 +474,7 @@ def finish(project: Project, revision: str, *, keep_source: bool) -> Run:
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one run stands. ``seconds`` since it got there."""
+    """Where one run stands. ``changed``: when it got there, in seconds since 1970."""
 
     run: str
     revision: str

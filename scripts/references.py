@@ -13,11 +13,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, get_args, get_origin
 
 import click
+import msgspec
 
 from migrator.bootstrap import factory
 from migrator.cli.entry import cli
+from migrator.cli.results import Error, results
 from migrator.model.url import scheme
 from migrator.model.value import Kind
 from migrator.planning.file import plan_schema
@@ -153,6 +156,44 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def json_results() -> str:
+    """The keys of what ``--format json`` prints, by command."""
+    text = HEAD + "# Results as JSON\n\n`--format json` prints one value on standard output. These "
+    text += "keys stay; others may be added. `plan` and `show` print the plan, whose schema is "
+    text += "`docs/plan.schema.json`. `plan` and `apply` print null where there is nothing to do.\n"
+    text += "\nA command that fails prints an Error instead (but `verify` its result, with exit "
+    text += "code 4 where the sides differ, `stores` with 1, `quarantine retry` with 5).\n\n"
+    types = {name: kind for name, kind in results().items() if name not in ("plan", "show")}
+    rows = [[f"`{name}`", f"{_kind_name(kind)}"] for name, kind in types.items()]
+    text += table(["command", "prints"], rows)
+    _, components = msgspec.json.schema_components([*types.values(), Error])
+    for name, schema in sorted(components.items()):
+        if "properties" in schema:
+            described = " ".join(schema.get("description", "").replace("``", "`").split())
+            fields = [[f"`{key}`", _json_kind(item)] for key, item in schema["properties"].items()]
+            text += f"\n## {name}\n\n{described}\n\n" + table(["key", "is"], fields)
+    return text
+
+
+def _kind_name(kind: object) -> str:
+    arguments = [a for a in get_args(kind) if a is not type(None)]
+    if get_origin(kind) is list:
+        return f"a list of {_kind_name(arguments[0])}"
+    if arguments:
+        return f"{_kind_name(arguments[0])}, or null"
+    return str(getattr(kind, "__name__", kind))
+
+
+def _json_kind(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(map(_json_kind, schema["anyOf"]))
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
+        return f"a list of {_json_kind(schema['items'])}"
+    return {"string": "text", "array": "a list"}.get(schema.get("type", ""), schema.get("type", ""))
+
+
 def pages() -> dict[Path, bytes]:
     """Every generated file with what belongs in it."""
     stores = all_capabilities()
@@ -160,6 +201,7 @@ def pages() -> dict[Path, bytes]:
         "reference/layouts.md": lambda: layouts(stores).encode(),
         "reference/kinds.md": lambda: kinds(stores).encode(),
         "reference/commands.md": lambda: commands().encode(),
+        "reference/json.md": lambda: json_results().encode(),
         "plan.schema.json": plan_schema,
     }
     return {DOCS / name: make() for name, make in made.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -89,7 +89,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     job: str
     event: str
-    detail: dict[str, object]
+    detail: dict[str, Any]
 
 
 def entry(found: HistoryEntry, done: set[str]) -> Entry:
