@@ -154,7 +154,10 @@ class Move:
 
     def __post_init__(self) -> None:
         target = self.target
-        if target.tables is None or target.references or self.evolve:
+        # The loader of scripts, which knows file and line, tells of a target that is none.
+        if not isinstance(target, At) or target.tables is None:
+            return
+        if target.references or self.evolve:
             return
         # Where the shape stays, what is a reference in the source is one in the target's columns.
         bare = {path: cls.removesuffix(":") for path, cls in self.references.items()}
