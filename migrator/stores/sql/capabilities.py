@@ -65,13 +65,13 @@ _CARRIED: Mapping[Dialect, Mapping[Kind, str]] = {
     "mysql": {Kind.BOOLEAN: "boolean (declared)", Kind.UUID: "char(36)"},
     "sqlite": {
         Kind.BOOLEAN: "BOOLEAN (declared)",
-        Kind.INTEGER: "INTEGER TEXT",
+        Kind.INTEGER: "BIGNUM TEXT",
         Kind.DECIMAL: "DECIMAL TEXT",
         Kind.DATE: "DATE TEXT",
         Kind.TIME: "TIME TEXT",
         Kind.TIMESTAMP: "TIMESTAMPTZ TEXT",
         Kind.LOCAL_TIMESTAMP: "TIMESTAMP TEXT",
-        Kind.INTERVAL: "INTERVAL TEXT",
+        Kind.INTERVAL: "SPAN TEXT",
         Kind.UUID: "UUID TEXT",
     },
 }

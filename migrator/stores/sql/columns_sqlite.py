@@ -3,7 +3,8 @@
 A column gives what is stored: text stays text, whole numbers are whole numbers (of 64 bits
 where the declared type says BIGINT or INT8). SQLite has no decimals, dates or uuids; a table
 made here holds them as text in columns whose declared type says what the text is:
-``DECIMAL TEXT``, ``DATE TEXT``, ``TIMESTAMPTZ TEXT`` ... Only these names are read so.
+``DECIMAL TEXT``, ``DATE TEXT``, ``TIMESTAMPTZ TEXT`` ... Only these names are read so, and none
+of them holds INT, which would make SQLite turn digits into numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from migrator.stores.sql.unfit import Unfit
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 
 CARRIED: Mapping[str, tuple[frozenset[Kind], tuple[str, ...]]] = {
-    "INTEGER TEXT": (frozenset({Kind.INTEGER}), ("integer",)),
+    "BIGNUM TEXT": (frozenset({Kind.INTEGER}), ("integer",)),
     "DECIMAL TEXT": (frozenset({Kind.DECIMAL}), ("decimal",)),
     "DATE TEXT": (frozenset({Kind.DATE}), ("date", "date days")),
     "TIME TEXT": (frozenset({Kind.TIME}), ("time", "time ns")),
@@ -33,7 +34,7 @@ CARRIED: Mapping[str, tuple[frozenset[Kind], tuple[str, ...]]] = {
         frozenset({Kind.LOCAL_TIMESTAMP}),
         ("local timestamp", "local timestamp ns"),
     ),
-    "INTERVAL TEXT": (frozenset({Kind.INTERVAL}), ("interval",)),
+    "SPAN TEXT": (frozenset({Kind.INTERVAL}), ("interval",)),
     "UUID TEXT": (frozenset({Kind.UUID}), ("uuid",)),
 }
 BOOLEANS = ("BOOLEAN NUMERIC",)

@@ -114,7 +114,8 @@ def _sequence(connection: Connection, regclass: str) -> tuple[str, str]:
         "ON c.oid = s.seqrelid WHERE s.seqrelid = to_regclass(%s)",
         (regclass,),
     ).one()
-    name, type_, step, low, high, start, cache, cycle = row
+    name, type_, *numbers, cycle = row
+    step, low, high, start, cache = map(int, numbers)
     options = (
         f" AS {type_} INCREMENT BY {step} MINVALUE {low} MAXVALUE {high} START WITH {start} "
         f"CACHE {cache} {'CYCLE' if cycle else 'NO CYCLE'}"

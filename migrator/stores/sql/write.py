@@ -211,21 +211,24 @@ class Writer:
         connection.execute(sa.select(*columns).where(condition).with_for_update())
 
     def _blamed(self, error: DoesNotFit, blocks: Sequence[Block]) -> MigratorError:
-        """The same error with the block that caused it, found by trying each on its own."""
+        """The same error with the block that caused it, found by trying one after another."""
         if isinstance(error, _Clash):
             return self._both_keys(error)
         if error.key is not None:
             return error
-        for block in blocks if len(blocks) > 1 else ():
-            try:
-                with self._transaction() as connection:
-                    self._put(connection, unfold(self.root, [block], self.where), [block])
-                    raise _Undo
-            except _Undo:
-                continue
-            except DoesNotFit as again:
-                return self._blamed(again, [block])
-        key = blocks[0].id if len(blocks) == 1 else None
+        at = blocks[-1]
+        try:
+            with self._transaction() as connection:
+                for at in blocks if len(blocks) > 1 else ():
+                    self._put(connection, unfold(self.root, [at], self.where), [at])
+                raise _Undo
+        except _Undo:
+            pass
+        except DoesNotFit as again:
+            if isinstance(again, _Clash):
+                return self._both_keys(again)
+            error = again
+        key = at.id if error.key is None else error.key
         return DoesNotFit(error.what, key=key, path=error.path, where=self.where, hint=error.hint)
 
     def _both_keys(self, clash: _Clash) -> DoesNotFit:
