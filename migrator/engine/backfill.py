@@ -177,6 +177,7 @@ def _delete_extra(scene: Scene, route: Route, task: Task) -> None:
     for page in pages(route.target, task.range, task.position, planned.page, scene.retry):
         scene.check()
         extra = extra_blocks(route, page.blocks, scene.retry)
+        _refuse_unplanned(scene, route, extra)
         done = dict(task.intent) if task.intent is not None else {"delete": len(extra)}
         if task.intent is None:
             scene.control.intend(scene.run.id, task, done)
@@ -192,6 +193,23 @@ def _delete_extra(scene: Scene, route: Route, task: Task) -> None:
             intent=None,
         )
         scene.control.checkpoint(scene.run.id, task)
+
+
+def _refuse_unplanned(scene: Scene, route: Route, extra: Sequence[Block]) -> None:
+    """Raise Refused where more would be deleted than somebody agreed to."""
+    planned = scene.planned(route)
+    accepted = any(f.code == "A107" and f.cls == route.cls for f in scene.plan.to_accept)
+    done = counts(scene, route)["delete"]
+    if not extra or (accepted and not planned.exact) or done + len(extra) <= planned.delete:
+        return
+    keys = ", ".join(route.name(block.id) for block in extra[:5])
+    raise Refused(
+        f"it holds blocks that {route.source_at} lacks and that the plan did not count: {keys}"
+        + (" ..." if len(extra) > 5 else ""),
+        where=str(route.move.target),
+        hint=f"leave this run and plan again:  migrator abort {scene.plan.revision} --keep-target,"
+        f"  migrator plan {scene.plan.revision}",
+    )
 
 
 def write_again(scene: Scene, route: Route, ids: Sequence[Value]) -> list[Value]:

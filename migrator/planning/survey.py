@@ -88,6 +88,12 @@ class Surveyor:
         self.collisions.close(self._folded(), found.issues)
         if sampled:
             self._extrapolate(self.retry(route.source.count))
+            if not found.fresh:
+                found.issues.add(
+                    "accept", "A107",
+                    f"{route.move.target} holds blocks already: those that {route.source_at} "
+                    "lacks will be deleted (--full counts and names them)",
+                )  # fmt: skip
         elif not found.fresh:
             self._extra()
         return found
