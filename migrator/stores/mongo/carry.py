@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
-from migrator.model import value as v
 from migrator.model.path import child, parse_path
 from migrator.model.tags import from_carrier, to_carrier
 from migrator.model.value import Record, Value
-from migrator.stores.mongo.codec import native
+from migrator.stores.mongo.codec import PLAIN_TYPES, native
 
 Pairs: TypeAlias = list[list[str]]
 
@@ -52,7 +51,14 @@ def looks_escaped(name: str) -> bool:
 
 
 def _speakable(record: Record) -> bool:
-    return all("\0" not in name and native(name) for name in record)
+    names = "\1".join(record)
+    return "\0" not in names and native(names)
+
+
+def _native(value: Value) -> bool:
+    """As ``native``, quick for what is plain; lists and records have to be looked into."""
+    kind = type(value)
+    return kind in PLAIN_TYPES or (kind is str and value.isascii()) or native(value)  # type: ignore[attr-defined]
 
 
 def hold(value: Value, path: str, pairs: Pairs) -> Value:
@@ -64,9 +70,15 @@ def hold(value: Value, path: str, pairs: Pairs) -> Value:
         if not _speakable(value):
             pairs.append([path, "names"])
             value = {escape(name): item for name, item in value.items()}
-        return {name: hold(item, child(path, name), pairs) for name, item in value.items()}
+        return {
+            name: item if _native(item) else hold(item, child(path, name), pairs)
+            for name, item in value.items()
+        }
     if type(value) is list:
-        return [hold(item, f"{path}[{i}]", pairs) for i, item in enumerate(value)]
+        return [
+            item if _native(item) else hold(item, f"{path}[{i}]", pairs)
+            for i, item in enumerate(value)
+        ]
     if native(value):
         return value
     tag, carrier = to_carrier(value)
@@ -121,17 +133,3 @@ def pairs_of(held: Value) -> Pairs:
         for pair in held
         if type(pair) is list and len(pair) == 2 and all(type(part) is str for part in pair)
     ]
-
-
-__all__ = [
-    "Pairs",
-    "escape",
-    "escape_first",
-    "hold",
-    "hold_id",
-    "looks_escaped",
-    "pairs_of",
-    "release",
-    "unescape",
-    "v",
-]

@@ -151,7 +151,7 @@ def _values(raw: bytes) -> Record:
     if not exact:
         try:
             return _record(raw, 0, len(raw), "")
-        except (IndexError, struct.error, ValueError, RecursionError) as error:
+        except (LookupError, struct.error, ValueError, RecursionError) as error:
             raise Damaged("", f"no BSON document: {error}") from None
     try:
         msgpack.packb(found, strict_types=True)

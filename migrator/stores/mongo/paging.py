@@ -186,6 +186,8 @@ class Pager:
 
     def sample(self, size: int, projection: dict[str, int] | None = None) -> list[bytes]:
         """Some documents from all over the collection, in the order of their keys."""
+        if size < 1:
+            return []
         stages: list[dict[str, Any]] = [{"$sample": {"size": size}}]
         if projection:
             stages.append({"$project": projection})

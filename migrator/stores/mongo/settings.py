@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
@@ -90,9 +90,12 @@ def connect(settings: StoreSettings) -> Database[RawBSONDocument]:
     name = database_name(settings)
     if settings.secret is not None:
         options = {**options, "password": settings.secret()}
-    chosen = {**_DEFAULTS, **options}
-    if "socketTimeoutMS" in options and "timeoutMS" not in options:
-        del chosen["timeoutMS"]
+    # What is given to the driver by name goes before the URL: a default must not.
+    in_url = {name.lower() for name, _ in parse_qsl(urlsplit(settings.url).query)}
+    defaults = {k: x for k, x in _DEFAULTS.items() if k.lower() not in in_url}
+    if "socketTimeoutMS" in options or "sockettimeoutms" in in_url:
+        defaults.pop("timeoutMS", None)
+    chosen = {**defaults, **options}
     with edge(settings.name):
         try:
             client: MongoClient[RawBSONDocument] = MongoClient(

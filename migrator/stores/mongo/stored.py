@@ -116,9 +116,11 @@ class Shape:
 
     def _plain(self, block: Block, fields: Record) -> bytes | None:
         """The document where nothing needs to be carried; None where something does."""
-        if type(block.id) is list or not self._all_known(set(fields)):
+        if type(block.id) is list or not self._all_known(fields.keys() - {""}):
             return None
         document = {"_id": block.id, **self._deadline(block), **fields}
+        if self.flat and "" in fields:
+            document[REST] = document.pop("")
         try:
             return codec.encode(document)
         except Unheld:
@@ -153,7 +155,7 @@ class Shape:
         names: Record = {}
         for path, value in fields.items():
             name, pairs = self.name(path), []  # type: tuple[str, Pairs]
-            held[name] = carry.hold(value, "", pairs)
+            held[name] = value if codec.holds(value) else carry.hold(value, "", pairs)
             if pairs:
                 tags[name] = pairs
             if name != path and not (self.flat and not path):

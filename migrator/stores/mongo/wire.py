@@ -324,6 +324,13 @@ def _write_integer(number: int) -> tuple[int, bytes]:
     raise Unheld("a number of more than 64 bits")
 
 
+def _millis(value: Value) -> int:
+    millis, rest = divmod(v.nanos_of(value), MILLI)
+    if rest or (type(value) is dt.datetime and value.tzinfo is None):
+        raise Unheld("a moment that is no whole number of milliseconds of UTC")
+    return millis
+
+
 def _write_tagged(value: Value) -> tuple[int, bytes]:
     match value:
         case UUID():
@@ -333,7 +340,7 @@ def _write_tagged(value: Value) -> tuple[int, bytes]:
         case v.ObjectId(data):
             return 0x07, data
         case dt.datetime() | v.Instant():
-            return 0x09, _LONG.pack(v.nanos_of(value) // MILLI)
+            return 0x09, _LONG.pack(_millis(value))
         case v.Regex(pattern, flags):
             return 0x0B, b"%b\0%b\0" % (pattern.encode(), flags.encode())
         case v.BsonTimestamp(time, increment):
