@@ -19,7 +19,7 @@ import structlog
 from migrator import revisions
 from migrator.bootstrap import Stores
 from migrator.engine.backfill import write_again
-from migrator.engine.run import Engine
+from migrator.engine.run import Engine, refuse_filled
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Nobody, Scene, Watcher
 from migrator.errors import MigratorError, Refused
@@ -325,6 +325,8 @@ def _refuse_stale(project: Project, made: Plan, again: str, *, targets: bool) ->
         )
     if targets and target_fingerprint(routes, Retry()) != made.targets:
         raise Refused("the schema of the target has changed since this plan was made", hint=again)
+    if targets:
+        refuse_filled(made, routes, Retry())
 
 
 def apply(

@@ -107,6 +107,11 @@ def pages(
         position = page.next
 
 
+def is_empty(collection: Collection, retry: Retry) -> bool:
+    """Whether a collection is not there, or holds no block."""
+    return not retry(collection.exists) or not retry(collection.count)
+
+
 def extra_blocks(route: Route, blocks: list[Block], retry: Retry) -> list[Block]:
     """Those blocks of the target that no block of the source accounts for."""
     keys = [route.sources(block) for block in blocks]

@@ -19,7 +19,9 @@ from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Scene
 from migrator.errors import Mismatch, Refused, Waiting
 from migrator.model.phase import Phase
-from migrator.route import Route
+from migrator.model.plan import Plan
+from migrator.retry import Retry
+from migrator.route import Route, is_empty
 from migrator.state import Run
 
 log = structlog.get_logger("migrator.run")
@@ -64,7 +66,12 @@ class Engine:
     # ------------------------------------------------------------------ forward
 
     def prepare(self) -> None:
-        """Create what the targets need."""
+        """Create what the targets need.
+
+        Raises Refused where a target that was empty has been filled since: what is not known
+        to be there would be written over.
+        """
+        refuse_filled(self.scene.plan, self.scene.routes, self.scene.retry)
         for route in self.scene.routes:
             self.scene.retry(route.target.create)
             reached("prepare.created")
@@ -186,8 +193,10 @@ class Engine:
                 hint=f"roll back first: migrator rollback {self.scene.plan.revision}",
             )
         if drop_target:
+            begun = self.run.phase is not Phase.PLANNED
             for route in self.scene.routes:
-                if not self.scene.planned(route).fresh:
+                ours = begun or is_empty(route.target, self.scene.retry)
+                if not (ours and self.scene.planned(route).fresh):
                     raise Refused(
                         f"{route.move.target} held blocks before this run",
                         hint="keep it: --keep-target",
@@ -212,6 +221,17 @@ class Engine:
         self._reach(Phase.FINISHED)
 
 
+def refuse_filled(plan: Plan, routes: Sequence[Route], retry: Retry) -> None:
+    """Raise Refused where a target that the plan found empty holds blocks now."""
+    for route in routes:
+        if plan.moves[route.number].fresh and not is_empty(route.target, retry):
+            raise Refused(
+                "it was empty when this plan was made, and holds blocks now",
+                where=str(route.move.target),
+                hint=f"make a new plan:  migrator plan {plan.revision}",
+            )
+
+
 def refuse_unequal(found: Sequence[Verification], revision: str) -> None:
     """Raise Mismatch where a verification is not clean, naming keys and paths."""
     for each in found:
@@ -229,4 +249,4 @@ def refuse_unequal(found: Sequence[Verification], revision: str) -> None:
         )
 
 
-__all__ = ["Engine", "refuse_unequal"]
+__all__ = ["Engine", "refuse_filled", "refuse_unequal"]

@@ -19,7 +19,7 @@ from migrator.planning.keys import Collisions, dangling
 from migrator.planning.tally import Issues, Kinds, Largest, key_bytes
 from migrator.ports import Collection
 from migrator.retry import Retry
-from migrator.route import Route, extra_blocks, pages
+from migrator.route import Route, extra_blocks, is_empty, pages
 
 PAGE = 1_000
 SAMPLES = 3
@@ -78,7 +78,7 @@ class Surveyor:
         """Survey both sides. Raises Terminal where the source is not there."""
         route, found = self.route, self.found
         total = self.retry(route.source.statistics)
-        found.fresh = not self.retry(route.target.exists) or not self.retry(route.target.count)
+        found.fresh = is_empty(route.target, self.retry)
         began = time.monotonic()
         sampled = total.blocks > ALL_UP_TO and not self.full
         for blocks in self._sample() if sampled else self._all():

@@ -10,6 +10,8 @@ import pytest
 from migrator import commands
 from migrator.errors import Refused
 from migrator.model.block import Aggregate, cut
+from migrator.model.canonical import equal
+from migrator.model.phase import Phase
 from migrator.model.value import Value
 from migrator.planning import survey
 from tests.engine.games import contents, fill, game, make_project, source, target
@@ -69,3 +71,25 @@ def test_blocks_that_came_after_the_plan_are_not_deleted(project: commands.Proje
     with pytest.raises(Refused, match="stranger"):
         commands.apply(project, plan)
     assert "stranger" in contents(target(project))
+
+
+def test_a_target_filled_after_the_plan_makes_it_stale(project: commands.Project) -> None:
+    target(project).create()
+    plan = commands.plan(project, "0001")
+    put(target(project), "3", game(77))
+    with pytest.raises(Refused, match="empty"):
+        commands.apply(project, plan)
+    assert project.control.runs() == []
+    assert equal(contents(target(project))["3"], game(77))
+
+
+def test_abort_does_not_drop_what_the_run_did_not_make(project: commands.Project) -> None:
+    plan = commands.plan(project, "0001")
+    commands.apply(project, plan, until=Phase.PLANNED)
+    fill(target(project), [("3", game(77))])
+    with pytest.raises(Refused, match="empty"):
+        commands.apply(project, plan)
+    with pytest.raises(Refused, match="keep-target"):
+        commands.abort(project, "0001", drop_target=True)
+    commands.abort(project, "0001", drop_target=False)
+    assert "3" in contents(target(project))
