@@ -21,10 +21,11 @@ import msgspec
 from migrator.bootstrap import factory
 from migrator.cli.entry import cli
 from migrator.cli.results import Error, results
+from migrator.model.move import Layout
 from migrator.model.url import scheme
 from migrator.model.value import Kind
 from migrator.planning.file import plan_schema
-from migrator.ports import Capabilities, Held, How, LayoutFacts, Limits, StoreSettings
+from migrator.ports import Capabilities, Held, How, Limits, StoreSettings
 
 DOCS = Path(__file__).parent.parent / "docs"
 # Opening a store connects to nothing; what it can do is known before.
@@ -60,13 +61,11 @@ def layouts(stores: Mapping[str, Capabilities]) -> str:
     text = HEAD + "# Layouts, costs and limits\n\n"
     text += "What each store states of itself; the contract suite holds it to that.\n"
     for store, capabilities in stores.items():
-        text += f"\n## {store}\n\n"
-        text += f"Order of keys: {capabilities.key_order}.\n"
-        text += f"Keys may be of the kinds: {_kinds(capabilities.key_kinds)}.\n\n"
-        text += table(["limit", "of"], _limits(capabilities.limits)) + "\n"
-        for name, facts in capabilities.layouts.items():
+        text += f"\n## {store}\n\nOrder of keys: {capabilities.key_order}.\n"
+        for name in capabilities.layouts:
             default = " (default)" if name == capabilities.default_layout else ""
-            text += f"### {name}{default} {{ #{_anchor(store)}-{name} }}\n\n{_facts(facts)}\n"
+            facts = _facts(name, capabilities)
+            text += f"\n### {name}{default} {{ #{_anchor(store)}-{name} }}\n\n{facts}"
     return text
 
 
@@ -75,44 +74,49 @@ def _anchor(store: str) -> str:
 
 
 def _kinds(kinds: frozenset[Kind]) -> str:
-    if kinds == frozenset(Kind):
-        return "all"
-    return ", ".join(kind.value for kind in Kind if kind in kinds)
+    missing = [kind.value for kind in Kind if kind not in kinds]
+    return f"all but {', '.join(missing)}" if missing else "all"
 
 
-def _limits(limits: Limits) -> list[list[str]]:
-    bounds = {
-        "a block": (limits.block_bytes, "bytes"),
-        "an entry": (limits.entry_bytes, "bytes"),
-        "a key": (limits.key_bytes, "bytes"),
-        "a name": (limits.name_bytes, "bytes"),
-        "nesting": (limits.nesting, "levels"),
-    }
-    return [
-        [what, f"{bound:,} {unit}" if bound is not None else "none"]
-        for what, (bound, unit) in bounds.items()
-    ]
-
-
-def _facts(facts: LayoutFacts) -> str:
+def _facts(name: str, capabilities: Capabilities) -> str:
+    facts, here = capabilities.layouts[name], capabilities.at(Layout(name))
     rows = [
         ["effective", "yes" if facts.effective else "no"],
         ["unit of atomicity", facts.unit],
         ["version for conditional writes", facts.version],
         ["read by its key alone", "yes" if facts.by_key else "no"],
         ["entries written apart", "yes" if facts.entries else "no"],
+        ["expiry", "yes" if here.expiry else "no"],
+        ["kinds of keys", _kinds(here.key_kinds)],
+        ["limits", _limits(here.limits)],
     ]
     costs = [[name, str(cost.requests), cost.sends] for name, cost in facts.costs.items()]
     return table(["", ""], rows) + "\n" + table(["operation", "requests", "sends"], costs)
 
 
+def _limits(limits: Limits) -> str:
+    bounds = {
+        "bytes for a block": limits.block_bytes,
+        "bytes for an entry": limits.entry_bytes,
+        "bytes for a key": limits.key_bytes,
+        "bytes for a name": limits.name_bytes,
+        "levels of nesting": limits.nesting,
+    }
+    return "; ".join(f"{bound:,} {of}" for of, bound in bounds.items() if bound) or "none"
+
+
 def kinds(stores: Mapping[str, Capabilities]) -> str:
-    """How every store holds every kind of value."""
-    rows = [[kind.value, *(_held(c.kinds[kind]) for c in stores.values())] for kind in Kind]
+    """How every layout of every store holds every kind of value."""
     text = HEAD + "# Kinds of values\n\nHow each store holds each kind: by a type of its own, "
     text += "*tagged* (carried by that type, its kind noted aside), or not at all (—). A single "
-    text += "value may be harder than its kind, as text with U+0000 is; the plan looks at each.\n\n"
-    return text + table(["kind", *stores], rows)
+    text += "value may be harder than its kind, as text with U+0000 is; the plan looks at each.\n"
+    for store, capabilities in stores.items():
+        held = {name: capabilities.at(Layout(name)).kinds for name in capabilities.layouts}
+        if all(each == capabilities.kinds for each in held.values()):
+            held = {"every layout": capabilities.kinds}
+        rows = [[kind.value, *(_held(each[kind]) for each in held.values())] for kind in Kind]
+        text += f"\n## {store}\n\n{table(['kind', *held], rows)}"
+    return text
 
 
 def _held(held: Held) -> str:
