@@ -94,7 +94,7 @@ docs-serve: install ## Show the documentation while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 bench: install ## Run the benchmarks (minutes; wants the test servers)
-	$(BIN)/python -m tests.benchmarks $(ARGS)
+	$(BIN)/python -m tests.benchmarks.run $(ARGS)
 
 # ------------------------------------------------------------------ tidying up
 

@@ -1,0 +1,1 @@
+"""Figures, not tests: ``make bench`` prints them; nothing here asserts a time."""
