@@ -35,7 +35,7 @@ def _at(system: str) -> Callable[[str, Sequence[str]], At]:
         columns = {
             "id": _KEY.get(system, "varchar(200)"),
             "firstPlayer": "varchar(100)",
-            "note": "text",
+            "note": "longtext" if system == "mariadb" else "text",
             "wide": "bigint",
             **_COLUMNS[system],
         }
