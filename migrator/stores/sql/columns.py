@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -125,6 +126,10 @@ def need_scale(nanos: int, digits: int, column: Column) -> int:
     if nanos % 10 ** (9 - digits):
         raise Unfit(f"{column.type} keeps {digits} digits of a second, and the value has more")
     return nanos
+
+
+# The server's own bounds are those of 64 bits, so that Int64 need not check them again.
+wide: Callable[[Any], Any] = partial(int.__new__, v.Int64)
 
 
 def single(number: float) -> float:

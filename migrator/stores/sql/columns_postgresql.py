@@ -30,6 +30,7 @@ from migrator.stores.sql.columns import (
     need_scale,
     need_single,
     need_text,
+    wide,
 )
 from migrator.stores.sql.documents import read_column, write_json
 from migrator.stores.sql.unfit import Unfit
@@ -278,6 +279,13 @@ _FAMILIES = {"int2": "int", "int4": "int", "int8": "int", "text": "text", "varch
 _ORDERED = ("int2", "int4", "int8", "oid", "uuid", "bytea", "bool", "date")
 
 
+def _int64s(value: Value) -> Value:
+    """An array of the driver's plain numbers as one of 64-bit numbers."""
+    if type(value) is list:
+        return [_int64s(item) for item in value]
+    return wide(value) if type(value) is int else value
+
+
 def make(column: Column, declared: str | None) -> Codec:
     """The codec of a column."""
     base = column.base
@@ -293,7 +301,9 @@ def make(column: Column, declared: str | None) -> Codec:
     text = TEXTS.get(base) or _DATED.get(base)
     if base == "enum":
         return Codec(column, encode, None, "text", cast)
-    return Codec(column, encode, cast=cast, ordered=base in _ORDERED, family=family, text=text)
+    decode = wide if base == "int8" else None
+    ordered = base in _ORDERED
+    return Codec(column, encode, decode, None, cast, ordered, family, text=text)
 
 
 def _other(column: Column, declared: str | None) -> Codec:
@@ -333,7 +343,7 @@ def _array(column: Column) -> Codec:
     if base in ("enum", "interval"):
         return Codec(column, write, decode, "text", column.type, text=decode)
     cast = f"{base}[]"
-    return Codec(column, write, cast=cast, text=decode)
+    return Codec(column, write, _int64s if base == "int8" else None, cast=cast, text=decode)
 
 
 __all__ = ["TEXTS", "make"]

@@ -85,11 +85,6 @@ _LOADERS: dict[str, Callable[[str], Value]] = {
 }
 
 
-class _Int8(Loader):
-    def load(self, data: Buffer) -> Any:
-        return v.Int64(int(bytes(data)))
-
-
 class _BoundsKept:
     """An array that does not begin at 1 stays the server's text: a list has no such bound."""
 
@@ -116,11 +111,10 @@ def _array_loaders() -> list[tuple[int, type[Loader]]]:
 
 
 def _scalar_loaders() -> list[tuple[str, type[Loader]]]:
-    made: list[tuple[str, type[Loader]]] = [
+    return [
         (name, type(f"_{name.title()}", (_Text,), {"read": staticmethod(read)}))
         for name, read in _LOADERS.items()
     ]
-    return [*made, ("int8", _Int8)]
 
 
 _ARRAYS = _array_loaders()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -76,6 +77,86 @@ def _lenient(data: bytes) -> Value:
         return v.Opaque("sqlite", "text", data)
 
 
+class _Plan:
+    """What is known of a table's rows before one is read: this runs for every row."""
+
+    def __init__(self, node: Node, decoding: Decoding) -> None:
+        self.node = node
+        self.width = len(node.codecs)
+        self.decoders = [
+            (i, decode)
+            for i, codec in enumerate(node.codecs)
+            if (decode := decoding.decode(codec)) is not None
+        ]
+        # Where both columns are read alike, the link to the parent is sure to repeat its key.
+        self.repeats = node.up is not None and not node.joined and node.linked_alike
+        left_out = {node.position, *(node.parent if self.repeats else ())}
+        self.fields = [
+            (i, codec.name, codec.json)
+            for i, codec in enumerate(node.codecs)
+            if codec.name not in left_out
+        ]
+        self.names = [name for _, name, _ in self.fields]
+        self.places = [i for i, _, _ in self.fields]
+        self.absent = node.spec.nulls == "absent"
+        self.simple = not self.absent and not any(json for _, _, json in self.fields)
+        self.parent = node.places(node.parent)
+        self.pick = _picker(self.places)
+        self.link = _picker(self.parent)
+        # Rows of which nothing but the record is needed later.
+        self.light = self.repeats and self.simple and not node.children and not node.spec.one
+        self.value = node.spec.value
+
+    def found(self, row: Row) -> Found:
+        values = list(row[: self.width])
+        for i, decode in self.decoders:
+            raw = values[i]
+            if raw is not None:
+                values[i] = decode(raw)
+        return Found(values, self.record(values))
+
+    def record(self, values: list[Value]) -> Record:
+        if self.simple:
+            return dict(zip(self.names, self.pick(values), strict=True))
+        record: Record = {}
+        for i, name, json in self.fields:
+            value = values[i]
+            if value is None and (self.absent or json):
+                continue
+            record[name] = None if value is JSON_NULL else value
+        return record
+
+    def group(self, rows: list[Row], groups: dict[tuple[Value, ...], list[Value]]) -> None:
+        """Sort the records of light rows by their parents' keys."""
+        names, pick, link = self.names, self.pick, self.link
+        decoders, field = self.decoders, self.value
+        for row in rows:
+            values: Row = row
+            if decoders:
+                values = list(row)
+                for i, decode in decoders:
+                    raw = values[i]
+                    if raw is not None:
+                        values[i] = decode(raw)
+            record = dict(zip(names, pick(values), strict=True))
+            item = record if field is None else record[field]
+            key = link(values)
+            if key in groups:
+                groups[key].append(item)
+            else:
+                groups[key] = [item]
+
+
+def _picker(places: Sequence[int]) -> Callable[[Row], tuple[Value, ...]]:
+    """Some columns of a row as a tuple."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    if not places:
+        return lambda row: ()
+    (place,) = places
+    return lambda row: (row[place],)
+
+
 class Reader:
     """Reads aggregates of one shape."""
 
@@ -83,14 +164,7 @@ class Reader:
         self.root = root
         self.dialect = dialect
         self.decoding = decoding
-        self._decoders = {
-            node: [
-                (i, decode)
-                for i, codec in enumerate(node.codecs)
-                if (decode := decoding.decode(codec)) is not None
-            ]
-            for node in root.walk()
-        }
+        self._plans = {node: _Plan(node, decoding) for node in root.walk()}
 
     def select(self, node: Node, source: sa.FromClause | None = None) -> sa.Select[Any]:
         """The query for all columns of a table."""
@@ -123,18 +197,11 @@ class Reader:
         query = self.select(node).where(*conditions)
         query = query.order_by(*(node.table.c[name] for name in node.key)).limit(limit)
         rows = fetch(connection, query, self.dialect)
-        found = [self._found(node, row) for row in rows]
+        found = list(map(self._plans[node].found, rows))
         if seen is not None:
             seen[node].extend(found)
         weight = _weight(rows) + self._fill(connection, node, found, seen)
         return found, weight
-
-    def _found(self, node: Node, row: Row) -> Found:
-        values = list(row)
-        for i, decode in self._decoders[node]:
-            if values[i] is not None:
-                values[i] = decode(values[i])
-        return Found(values, _record(node, values))
 
     def _fill(
         self,
@@ -146,25 +213,48 @@ class Reader:
         """Put the rows of the child tables into their parents' records."""
         weight = 0
         for child in node.children:
+            plan = self._plans[child]
+            if plan.light and seen is None:
+                weight += self._fill_light(connection, plan, parents)
+                continue
             groups: dict[tuple[Value, ...], list[Found]] = {}
             all_found: list[Found] = []
             places = node.places(child.refs)
-            wanted = list(dict.fromkeys(tuple(p.values[i] for i in places) for p in parents))
-            wanted = [key for key in wanted if None not in key]
-            for chunk in _chunks(wanted, _CHUNK[self.dialect]):
+            for chunk in self._wanted(child, parents):
                 rows = fetch(connection, self._children(child, chunk), self.dialect)
                 weight += _weight(rows)
-                for row in rows:
-                    key, found = self._child(child, row)
-                    groups.setdefault(key, []).append(found)
-                    all_found.append(found)
+                found = list(map(self._plans[child].found, rows))
+                all_found += found
+                for key, one in zip(self._parents(child, rows, found), found, strict=True):
+                    groups.setdefault(key, []).append(one)
             for parent in parents:
-                key = tuple(parent.values[i] for i in places)
-                _hang(child, parent, key, groups.get(key, []))
+                key = tuple([parent.values[i] for i in places])
+                _hang(plan, parent, key, groups.get(key, []))
             if seen is not None:
                 seen[child].extend(all_found)
             weight += self._fill(connection, child, all_found, seen)
         return weight
+
+    def _fill_light(self, connection: Connection, plan: _Plan, parents: list[Found]) -> int:
+        weight = 0
+        groups: dict[tuple[Value, ...], list[Value]] = {}
+        for chunk in self._wanted(plan.node, parents):
+            rows = fetch(connection, self._children(plan.node, chunk), self.dialect)
+            weight += _weight(rows)
+            plan.group(rows, groups)
+        assert plan.node.up is not None
+        link = _picker(plan.node.up.places(plan.node.refs))
+        name = plan.node.name
+        for parent in parents:
+            parent.record[name] = groups.get(link(parent.values)) or []
+        return weight
+
+    def _wanted(self, child: Node, parents: list[Found]) -> Iterator[list[tuple[Value, ...]]]:
+        """The keys of the parents whose rows are wanted, in lists of the size of a query."""
+        assert child.up is not None
+        link = _picker(child.up.places(child.refs))
+        keys = dict.fromkeys(link(parent.values) for parent in parents)
+        return _chunks([key for key in keys if None not in key], _CHUNK[self.dialect])
 
     def _children(self, child: Node, keys: list[tuple[Value, ...]]) -> sa.Select[Any]:
         assert child.up is not None
@@ -190,17 +280,23 @@ class Reader:
         order = child.order or tuple(codec.name for codec in child.codecs)
         return query.order_by(*(child.table.c[name] for name in order))
 
-    def _child(self, child: Node, row: Row) -> tuple[tuple[Value, ...], Found]:
-        width = len(child.codecs)
-        found = self._found(child, row[:width])
+    def _parents(
+        self, child: Node, rows: list[Row], found: list[Found]
+    ) -> Iterator[tuple[Value, ...]]:
+        """The key of each row's parent: the row's own link, or what the server joined."""
         if not child.joined:
-            return tuple(found.values[i] for i in child.places(child.parent)), found
+            places = self._plans[child].parent
+            for one in found:
+                yield tuple([one.values[i] for i in places])
+            return
         assert child.up is not None
-        key = []
-        for codec, raw in zip(child.up.codecs_of(child.refs), row[width:], strict=True):
-            decode = self.decoding.decode(codec)
-            key.append(raw if decode is None or raw is None else decode(raw))
-        return tuple(key), found
+        width = len(child.codecs)
+        decoders = [self.decoding.decode(c) for c in child.up.codecs_of(child.refs)]
+        for row in rows:
+            yield tuple(
+                raw if decode is None or raw is None else decode(raw)
+                for decode, raw in zip(decoders, row[width:], strict=True)
+            )
 
 
 def _chunks(items: list[Any], size: int) -> Iterator[list[Any]]:
@@ -208,32 +304,21 @@ def _chunks(items: list[Any], size: int) -> Iterator[list[Any]]:
         yield items[start : start + size]
 
 
-def _record(node: Node, values: list[Value]) -> Record:
-    absent = node.spec.nulls == "absent"
-    record: Record = {}
-    for codec, value in zip(node.codecs, values, strict=True):
-        if codec.name == node.position:
-            continue
-        if value is None and (absent or codec.json):
-            continue
-        if value is JSON_NULL:
-            value = None
-        record[codec.name] = value
-    return record
-
-
-def _hang(child: Node, parent: Found, key: tuple[Value, ...], found: list[Found]) -> None:
+def _hang(plan: _Plan, parent: Found, key: tuple[Value, ...], found: list[Found]) -> None:
     """Give a parent's record its child rows; what merely repeats the parent's key goes."""
-    spec, record = child.spec, parent.record
+    child, record = plan.node, parent.record
     top = parent.top or parent
     for one in found:
         one.top = top
+        if plan.repeats:
+            continue
         for name, value in zip(child.parent, key, strict=True):
             held = one.record.get(name)
             if type(held) is type(value) and held == value:
                 one.record.pop(name, None)
-    items = [one.record.get(spec.value) if spec.value else one.record for one in found]
-    if not spec.one:
+    field = plan.value
+    items: list[Value] = [one.record.get(field) if field else one.record for one in found]
+    if not child.spec.one:
         record[child.name] = items
         return
     if len(items) > 1:
@@ -245,8 +330,9 @@ def _hang(child: Node, parent: Found, key: tuple[Value, ...], found: list[Found]
 
 
 def _weight(rows: list[Row]) -> int:
-    total = 0
-    for row in rows:
-        for value in row:
-            total += len(value) if isinstance(value, (str, bytes)) else 8
-    return total
+    """About the bytes of rows, by some of them."""
+    if not rows:
+        return 0
+    some = rows[:: max(1, len(rows) // 16)]
+    total = sum(len(v) if isinstance(v, (str, bytes)) else 8 for row in some for v in row)
+    return total * len(rows) // len(some)

@@ -75,6 +75,17 @@ class Node:
         pairs = zip(self.codecs_of(self.parent), self.up.codecs_of(self.refs), strict=True)
         return any(not mine.family or mine.family != theirs.family for mine, theirs in pairs)
 
+    @cached_property
+    def linked_alike(self) -> bool:
+        """Whether the link and the parent's key are read as values of the same kind."""
+        if self.up is None:
+            return False
+        pairs = zip(self.codecs_of(self.parent), self.up.codecs_of(self.refs), strict=True)
+        return all(
+            mine.column.base == theirs.column.base or mine.family == theirs.family == "text"
+            for mine, theirs in pairs
+        )
+
 
 def resolve(connection: Connection, dialect: Dialect, spec: Tables, where: str) -> Node:
     """The shape of an aggregate. Raises Refused for what is missing, ambiguous or would lose."""

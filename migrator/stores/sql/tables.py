@@ -67,6 +67,10 @@ class TablesReading:
     def reader(self) -> Reader:
         return Reader(self.root, self.dialect)
 
+    @cached_property
+    def _key_places(self) -> tuple[int, ...]:
+        return self.root.places(self.root.key)
+
     def page(self, range_: Json, position: Json, limit: int) -> Page:
         """Up to ``limit`` blocks of a range after a position, in one snapshot."""
         conditions = between(self.root, self.dialect, range_, position, self.where)
@@ -114,7 +118,7 @@ class TablesReading:
             return None
 
     def _key(self, found: Found) -> tuple[Value, ...]:
-        return tuple(found.values[i] for i in self.root.places(self.root.key))
+        return tuple([found.values[i] for i in self._key_places])
 
     def id_of(self, found: Found) -> Value:
         """The block's id of a root row."""
@@ -264,7 +268,7 @@ class TablesCollection(TablesReading):
 
     def forget(self) -> None:
         """Read the catalogue again when the shape is next needed."""
-        for name in ("root", "reader", "writer", "exists_once"):
+        for name in ("root", "reader", "writer", "exists_once", "_key_places"):
             self.__dict__.pop(name, None)
 
     @cached_property
