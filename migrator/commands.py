@@ -548,6 +548,12 @@ def retry_quarantined(project: Project, revision: str) -> tuple[int, int]:
     revision = project.revision_id(revision)
     with _engine(project, revision) as engine:
         _refuse_ended(engine.run)
+        if engine.run.primary != "source":
+            raise Refused(
+                "the target is the primary: what the source holds could be older than what was "
+                "written there since",
+                hint=f"take the cut-over back first:  migrator rollback {revision}",
+            )
         scene, mended, failed = engine.scene, 0, 0
         for route in scene.routes:
             aside = {

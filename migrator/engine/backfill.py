@@ -28,9 +28,15 @@ COUNTED = ("read", "create", "change", "leave", "delete", "quarantined", "bytes"
 
 @dataclass
 class Batch:
-    """What one page turns into."""
+    """What one page turns into.
+
+    ``origins`` are the source keys where those of the target are others, ``there`` the keys
+    that the target holds already, both by canonical form.
+    """
 
     blocks: list[Block] = field(default_factory=list)
+    origins: dict[bytes, Value] = field(default_factory=dict)
+    there: set[bytes] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
 
 
@@ -74,16 +80,18 @@ class _Backfill:
         for page in pages(self.route.source, task.range, task.position, limit, scene.retry):
             scene.check()
             reached("backfill.read")
-            batch = self._cut(page)
             intent = self.task.intent
+            batch = self._cut(page)
             if not self.planned.fresh:
                 self._compare(batch)
                 if intent is None:
                     scene.control.intend(scene.run.id, self.task, batch.counts)
+                else:
+                    batch.counts = dict(intent)
                 reached("backfill.intended")
             self._write(batch)
             reached("backfill.written")
-            self._checkpoint(page, dict(intent) if intent is not None else batch.counts)
+            self._checkpoint(page, batch.counts)
         reached("backfill.task_done")
 
     def _cut(self, page: Page) -> Batch:
@@ -92,12 +100,17 @@ class _Backfill:
         expected = self.route.expected
         for block in page.blocks:
             try:
-                batch.blocks += expected(block)
+                cut = expected(block)
+                if self.route.translation.changes_key:
+                    batch.origins.update((encode(new.id), block.id) for new in cut)
+                batch.blocks += cut
             except (CorruptBlock, DoesNotFit, Refused) as error:
                 path = getattr(error, "path", "")
                 self._set_aside(batch, block.id, getattr(error, "what", str(error)), path)
+                self._drop_leftover_of(block.id)
         for id, reason in page.damaged:
             self._set_aside(batch, id, reason, "")
+            self._drop_leftover_of(id)
         batch.counts["read"] = len(page.blocks) + len(page.damaged)
         batch.counts["create"] = len(batch.blocks)
         return batch
@@ -107,6 +120,7 @@ class _Backfill:
         held = self.scene.retry(self.route.target.read, [block.id for block in batch.blocks])
         pairs = list(zip(batch.blocks, held, strict=True))
         batch.blocks = [new for new, old in pairs if old is None or not same_block(new, old)]
+        batch.there = {encode(new.id) for new, old in pairs if old is not None}
         create = sum(old is None for _, old in pairs)
         batch.counts.update(
             create=create,
@@ -129,9 +143,21 @@ class _Backfill:
         rest = [block for block in batch.blocks if encode(block.id) != form]
         if len(rest) == len(batch.blocks):
             raise error
-        batch.counts["create"] -= 1
-        self._set_aside(batch, error.key, error.what, error.path)
+        batch.counts["change" if form in batch.there else "create"] -= 1
+        self._set_aside(batch, batch.origins.get(form, error.key), error.what, error.path)
+        if form in batch.there:
+            self._drop_leftover(error.key)
         return rest
+
+    def _drop_leftover_of(self, id: Value) -> None:
+        """As ``_drop_leftover``, for a block that could not be cut: where its key is the same."""
+        if not self.planned.fresh and not self.route.translation.changes_key:
+            self._drop_leftover(id)
+
+    def _drop_leftover(self, id: Value) -> None:
+        """Remove the target's older copy of a block in quarantine: it would pass for the block,
+        and a rollback could not tell it from a later write."""
+        self.scene.retry(self.route.target.delete, [Address(id)])
 
     def _set_aside(self, batch: Batch, id: Value, reason: str, path: str) -> None:
         """Into quarantine with a block that can't be written, or stop. Raises DoesNotFit."""

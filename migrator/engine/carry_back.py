@@ -2,15 +2,18 @@
 
 ``old`` is what the source holds, ``new`` what the target holds: the source gets
 ``backward(new, old)``. Keys that only the source has were deleted since; keys that only the
-target has were born since. Blocks in quarantine never reached the target and stay as they are.
+target has were born since. Blocks in quarantine never reached the target and stay as they are,
+unless the target has written their keys anew.
 """
 
 from __future__ import annotations
 
 from migrator.engine.work import Scene, keys_aside
+from migrator.errors import DoesNotFit
 from migrator.model.block import Address, Block, cut, join
 from migrator.model.canonical import encode
 from migrator.model.diff import same_block
+from migrator.model.rules import CorruptBlock
 from migrator.route import Route, pages
 
 
@@ -22,7 +25,7 @@ def carry_back(scene: Scene, route: Route) -> dict[str, int]:
     for range_ in scene.retry(route.target.split, 1):
         for page in pages(route.target, range_, None, limit, scene.retry):
             scene.check()
-            _write(scene, route, page.blocks, done)
+            _write(scene, route, page.blocks, aside, done)
     for range_ in scene.retry(route.source.split, 1):
         for page in pages(route.source, range_, None, limit, scene.retry):
             scene.check()
@@ -30,7 +33,9 @@ def carry_back(scene: Scene, route: Route) -> dict[str, int]:
     return done
 
 
-def _write(scene: Scene, route: Route, blocks: list[Block], done: dict[str, int]) -> None:
+def _write(
+    scene: Scene, route: Route, blocks: list[Block], aside: frozenset[bytes], done: dict[str, int]
+) -> None:
     keys = [route.sources(block) for block in blocks]
     flat = [key for each in keys for key in each]
     held = {encode(b.id): b for b in scene.retry(route.source.read, flat) if b is not None}
@@ -38,13 +43,18 @@ def _write(scene: Scene, route: Route, blocks: list[Block], done: dict[str, int]
     writes: list[Block] = []
     for block, each in zip(blocks, keys, strict=True):
         old = held.get(encode(each[0]))
-        if old is not None and all(same_block(block, new) for new in route.expected(old)):
-            continue
-        before = None if old is None else join(old)
+        try:
+            if old is not None and all(same_block(block, new) for new in route.expected(old)):
+                continue
+            before = None if old is None else join(old)
+        except (CorruptBlock, DoesNotFit):
+            before = None  # it was in quarantine and never reached the target: it is replaced
         writes.append(cut(route.translation.backward(join(block), before), source_rules))
         done["create" if old is None else "change"] += 1
     if writes:
         scene.retry(route.source.write, writes)
+    for form in aside.intersection(encode(each[0]) for each in keys if each):
+        scene.control.take_up(scene.run.id, route.number, form.hex())
 
 
 def _delete(scene: Scene, route: Route, blocks: list[Block], done: dict[str, int]) -> None:

@@ -229,6 +229,8 @@ def _has_source(walk: _Pass, ids: list[Value]) -> Iterable[tuple[Value, bool]]:
     keys = [route.sources(block) for block in blocks if block is not None]
     flat = [key for each in keys for key in each]
     there = {encode(b.id) for b in retry(walk.source.read, flat) if b is not None}
+    # What is in quarantine is not in the mirror: a block under its key was written there later.
+    there -= walk.aside
     for id, each in zip((b.id for b in blocks if b is not None), keys, strict=True):
         yield id, any(encode(key) in there for key in each)
 

@@ -93,3 +93,35 @@ def test_abort_does_not_drop_what_the_run_did_not_make(project: commands.Project
         commands.abort(project, "0001", drop_target=True)
     commands.abort(project, "0001", drop_target=False)
     assert "3" in contents(target(project))
+
+
+def test_a_later_write_of_an_accepted_key_is_not_lost_by_a_rollback(
+    lenient: commands.Project,
+) -> None:
+    cut_over_without_deep(lenient)
+    put(target(lenient), "deep", game(9))
+    with pytest.raises(Refused, match="Game:deep"):
+        commands.rollback(lenient, "0001")
+    commands.rollback(lenient, "0001", carry_back=True)
+    assert equal(contents(source(lenient))["deep"], game(9))
+
+
+def test_quarantine_is_not_retried_over_a_primary(lenient: commands.Project) -> None:
+    cut_over_without_deep(lenient)
+    put(source(lenient), "deep", game(1))
+    put(target(lenient), "deep", game(9))
+    with pytest.raises(Refused, match="rollback"):
+        commands.retry_quarantined(lenient, "0001")
+    assert equal(contents(target(lenient))["deep"], game(9))
+
+
+def test_a_leftover_of_a_key_in_quarantine_is_not_carried_back(
+    lenient: commands.Project,
+) -> None:
+    fill(target(lenient), [("deep", game(1))])
+    cut_over_without_deep(lenient)
+    assert "deep" not in contents(target(lenient))
+    put(target(lenient), "born", game(9))
+    commands.rollback(lenient, "0001", carry_back=True)
+    found = [block for block in source(lenient).read(["deep", "born"]) if block is not None]
+    assert [list(block.entries) for block in found] == [["rounds[5]"], [""]]
