@@ -27,6 +27,7 @@ from migrator.model.canonical import encode
 from migrator.model.move import Move
 from migrator.model.phase import Phase
 from migrator.model.plan import Plan
+from migrator.places import refuse_needed, refuse_overlap
 from migrator.planning.file import decode_plan, encode_plan, read_plan, write_plan
 from migrator.planning.planner import (
     Subject,
@@ -170,6 +171,7 @@ def plan(
     revision = project.revision_id(revision)
     if revision in project.done():
         raise Refused(f"revision {revision} is done already")
+    refuse_overlap(project.settings, revision, project.moves(revision))
     reach(project, revision)
     routes = project.routes(revision)
     return make_plan(
@@ -300,14 +302,17 @@ def check_plan(project: Project, made: Plan, terms: Terms) -> None:
             + (f" (and {len(made.errors) - 1} more)" if len(made.errors) > 1 else ""),
             hint="mend the data or the script, then " + again,
         )
+    # A run begins only after its findings were accepted, and goes on without asking again.
+    running = unfinished(project, made.revision) is not None
     missing = [f for f in made.to_accept if f.code not in terms.accept]
-    if missing:
+    if missing and not running:
         codes = " ".join(f"--accept {code}" for code in dict.fromkeys(f.code for f in missing))
         raise Refused(
             f"{missing[0].code}  {_told(missing[0].text, missing[0].path, missing[0].keys)}",
             hint=f"if that is what you want, say so:  {codes}",
         )
-    _refuse_stale(project, made, again, targets=unfinished(project, made.revision) is None)
+    refuse_overlap(project.settings, made.revision, project.moves(made.revision))
+    _refuse_stale(project, made, again, targets=not running)
 
 
 def _told(text: str, path: str, keys: Sequence[str]) -> str:
@@ -366,7 +371,7 @@ def _engine(
     made: Plan | None = None,
 ) -> Iterator[Engine]:
     """The engine of a revision's run, under its lease; ``made`` begins a run where none is."""
-    terms = terms or Terms()
+    terms, stop = terms or Terms(), stop or threading.Event()
     control = project.control
     with Lease(control, f"{project.settings.env}/{revision}") as lease:
         run = unfinished(project, revision)
@@ -383,7 +388,7 @@ def _engine(
             _refuse_changed(project, run)
         scene = Scene(
             run, frozen_plan(run), project.routes(revision), control, lease, terms.workers,
-            watcher or Nobody(), stop=stop or threading.Event(),
+            watcher or Nobody(), Retry(stop=stop), stop,
         )  # fmt: skip
         yield Engine(scene)
 
@@ -471,6 +476,8 @@ def finish(project: Project, revision: str, *, keep_source: bool) -> Run:
     """End a move for good; the source is dropped unless it is kept."""
     revision = project.revision_id(revision)
     with _engine(project, revision) as engine:
+        if not keep_source:
+            refuse_needed(project.settings, project.graph, revision, project.done())
         engine.finish(keep_source=keep_source)
         return engine.run
 
@@ -544,7 +551,10 @@ def quarantine(project: Project, revision: str) -> list[Quarantined]:
 
 
 def retry_quarantined(project: Project, revision: str) -> tuple[int, int]:
-    """Write the blocks in quarantine again: how many went through, how many did not."""
+    """Write the blocks in quarantine again: how many went through, how many remain.
+
+    Those that the source no longer has leave quarantine, too.
+    """
     revision = project.revision_id(revision)
     with _engine(project, revision) as engine:
         _refuse_ended(engine.run)
@@ -554,25 +564,29 @@ def retry_quarantined(project: Project, revision: str) -> tuple[int, int]:
                 "written there since",
                 hint=f"take the cut-over back first:  migrator rollback {revision}",
             )
-        scene, mended, failed = engine.scene, 0, 0
+        scene, mended = engine.scene, 0
         for route in scene.routes:
             aside = {
                 item.key
                 for item in project.control.quarantined(scene.run.id)
                 if item.move == route.number
             }
+            gone = set(aside)
             # The canonical form can't be read back; the source itself names its keys.
             for range_ in scene.retry(route.source.split, 1) if aside else ():
                 for page in pages(route.source, range_, None, 500, scene.retry):
+                    gone.difference_update(encode(id).hex() for id, _ in page.damaged)
                     ids = [b.id for b in page.blocks if encode(b.id).hex() in aside]
+                    gone.difference_update(encode(id).hex() for id in ids)
                     bad = {encode(id).hex() for id in write_again(scene, route, ids)}
                     for id in ids:
                         form = encode(id).hex()
                         if form not in bad:
                             project.control.take_up(scene.run.id, route.number, form)
                     mended += len(ids) - len(bad)
-                    failed += len(bad)
-        return mended, failed
+            for form in gone:
+                project.control.take_up(scene.run.id, route.number, form)
+        return mended, len(project.control.quarantined(scene.run.id))
 
 
 # ---------------------------------------------------------------- revisions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -10,11 +11,13 @@ from tenacity import (
     RetryCallState,
     Retrying,
     retry_if_exception_type,
+    sleep_using_event,
     stop_after_delay,
+    stop_when_event_set,
     wait_random_exponential,
 )
 
-from migrator.errors import Transient
+from migrator.errors import Interrupted, Transient
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,13 +31,18 @@ log = structlog.get_logger("migrator.retry")
 class Retry:
     """Calls a store until it answers, for at most ``seconds``; counts what it repeated.
 
+    Raises Interrupted where ``stop`` was set while it waited.
+
     Only idempotent requests may go through here: a request whose outcome is unknown is sent
     again as it was (R6).
     """
 
-    def __init__(self, seconds: float = GIVE_UP_SECONDS) -> None:
+    def __init__(
+        self, seconds: float = GIVE_UP_SECONDS, stop: threading.Event | None = None
+    ) -> None:
         self.repeated = 0
         self._seconds = seconds
+        self._stop = stop or threading.Event()
 
     def __call__(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
@@ -46,11 +54,17 @@ class Retry:
         retrying = Retrying(
             retry=retry_if_exception_type(Transient),
             wait=wait_random_exponential(multiplier=0.1, max=LONGEST_WAIT_SECONDS),
-            stop=stop_after_delay(self._seconds),
+            stop=stop_after_delay(self._seconds) | stop_when_event_set(self._stop),
+            sleep=sleep_using_event(self._stop),
             before_sleep=self._note,
             reraise=True,
         )
-        return retrying(call, *args, **kwargs)
+        try:
+            return retrying(call, *args, **kwargs)
+        except Transient as error:
+            if self._stop.is_set():
+                raise Interrupted("stopped, nothing lost", where=error.where) from error
+            raise
 
     def _note(self, state: RetryCallState) -> None:
         self.repeated += 1

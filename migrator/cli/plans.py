@@ -12,6 +12,7 @@ from migrator.cli.options import Options, global_options, pass_options
 from migrator.cli.output import tell, tell_all, tell_json
 from migrator.cli.signals import stoppable
 from migrator.errors import Interrupted
+from migrator.render.text import Line
 
 if TYPE_CHECKING:
     from migrator.commands import Applied, Project, Terms
@@ -58,10 +59,14 @@ def plan_command(
             return _nothing_to_do(options)
         made = _make(options, project, name, full=full)
         path = commands.save_plan(project, made, output)
+        run = commands.unfinished(project, made.revision)
     if options.json:
         tell_json(made)
     else:
         show_plan(options, made, path)
+        if run is not None:
+            text = f"run {run.id} is under way ({run.phase.words}); go on with that one:"
+            tell(Line(options.complete(f"{text}  migrator apply {run.revision}"), "yellow"))
     if detailed_exitcode:
         return 3 if made.errors else 2 if made.blocks else 0
     return 0
@@ -83,7 +88,7 @@ def _make(options: Options, project: Project, revision: str, *, full: bool = Fal
     from migrator import commands
     from migrator.cli.watch import Watch
 
-    with stoppable() as stop, Watch(quiet=options.json) as watch:
+    with stoppable() as stop, Watch(options) as watch:
 
         def progress(cls: str, done: int, of: int) -> None:
             if stop.is_set():
@@ -240,7 +245,7 @@ def _apply(options: Options, project: Project, made: Plan, until: str, terms: Te
 
     with (
         stoppable(f"migrator apply {made.revision}") as stop,
-        Watch(quiet=options.json, plan=made) as watch,
+        Watch(options, made) as watch,
     ):
         done = commands.apply(
             project, made, until=Phase(until), terms=terms, watcher=watch, stop=stop

@@ -36,7 +36,7 @@ def verify_command(options: Options, revision: str | None, workers: int) -> int:
         name = revision or _last(project)
         with (
             stoppable(f"migrator verify {name}") as stop,
-            Watch(quiet=options.json) as watch,
+            Watch(options) as watch,
         ):
             found = commands.verify_run(project, name, watcher=watch, stop=stop, workers=workers)
     if options.json:
@@ -74,7 +74,7 @@ def rollback_command(options: Options, revision: str, carry_back: bool, discard:
     with options.project() as project:
         with (
             stoppable(f"migrator rollback {revision}") as stop,
-            Watch(quiet=options.json) as watch,
+            Watch(options) as watch,
         ):
             done = commands.rollback(
                 project, revision, carry_back=carry_back, discard=discard, watcher=watch, stop=stop

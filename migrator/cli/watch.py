@@ -12,6 +12,7 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from migrator.cli.options import Options
 from migrator.cli.output import tell
 from migrator.render.runs import step
 from migrator.render.text import blocks, duration, shown, size
@@ -72,10 +73,12 @@ class Meter:
 
 
 class Watch:
-    """The watcher of a command; use it as a context. ``quiet`` shows nothing at all."""
+    """The watcher of a command; use it as a context. For JSON it shows nothing at all."""
 
-    def __init__(self, *, quiet: bool = False, plan: Plan | None = None) -> None:
-        self._quiet = quiet
+    def __init__(self, options: Options, plan: Plan | None = None) -> None:
+        self._quiet = options.json
+        # Lines for people would break a log for machines.
+        self._plain = options.log_format != "json"
         self._plan = plan
         self._lock = threading.Lock()
         self._meter: Meter | None = None
@@ -122,7 +125,7 @@ class Watch:
                 total=max(meter.of, meter.done),
                 told=told,
             )
-        elif now - self._last >= PLAIN_EVERY:
+        elif self._plain and now - self._last >= PLAIN_EVERY:
             self._last = now
             tell(f"{head}  {told}", to_stderr=True)
 

@@ -122,6 +122,31 @@ class Project:
         path.write_text(text, encoding="utf-8")
         return path
 
+    def edit(self, name: str, *changes: tuple[str, str]) -> None:
+        """Replace texts of a file, all of which must be there."""
+        path = self.root / name
+        text = path.read_text(encoding="utf-8")
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        path.write_text(text, encoding="utf-8")
+
+    def convert(self, field: str, oversize: str) -> None:
+        """Have the first script make whole numbers of a field."""
+        more = f'    evolve=[Convert("{field}", Integer)],\n    oversize="{oversize}",\n'
+        self.edit(
+            "migrations/0001_games.py",
+            ("import At, Move", "import At, Convert, Integer, Move"),
+            ("    target=", more + "    target="),
+        )
+
+    def change(self, *statements: str) -> None:
+        """Change the shop's database."""
+        with sqlite3.connect(self.root / "shop.db") as db:
+            for statement in statements:
+                db.execute(statement)
+        db.close()
+
 
 def fill_shop(file: Path, games: int = 3, rounds: int = 2) -> None:
     """A database of games with rounds."""

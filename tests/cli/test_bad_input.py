@@ -196,9 +196,7 @@ def test_a_plan_of_a_newer_format(shop: Project) -> None:
 @leaves
 def test_a_stale_plan(shop: Project) -> None:
     shop.done("plan", "-o", "p.json")
-    with sqlite3.connect(shop.root / "shop.db") as db:
-        db.execute("ALTER TABLE game ADD COLUMN extra TEXT")
-    db.close()
+    shop.change("ALTER TABLE game ADD COLUMN extra TEXT")
     told = refused(shop("apply", "p.json"))
     assert "changed since this plan was made" in told
     assert "migrator plan 0001" in told
@@ -235,14 +233,8 @@ def test_a_target_that_is_no_database(shop: Project) -> None:
 
 @leaves
 def test_a_value_that_does_not_fit(shop: Project) -> None:
-    with sqlite3.connect(shop.root / "shop.db") as db:
-        db.execute("UPDATE game SET player = ? WHERE id = 2", ("9" * 100,))
-    db.close()
-    script = shop.root / "migrations/0001_games.py"
-    text = script.read_text().replace("import At, Move", "import At, Convert, Integer, Move")
-    script.write_text(
-        text.replace("    target=", '    evolve=[Convert("player", Integer)],\n    target=')
-    )
+    shop.change("UPDATE game SET player = id WHERE id > 1")
+    shop.convert("player", "refuse")
     told = refused(shop("apply", "0001", "--yes"))
     assert told.startswith("refused: E103  player")
     assert "Game:1" in told

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import pytest
 
 from tests.cli.kit import Project, one_line
-
-
-def change(shop: Project, *statements: str) -> None:
-    with sqlite3.connect(shop.root / "shop.db") as db:
-        for statement in statements:
-            db.execute(statement)
-    db.close()
 
 
 def test_0_and_2_and_3_of_a_plan(shop: Project) -> None:
@@ -23,7 +14,7 @@ def test_0_and_2_and_3_of_a_plan(shop: Project) -> None:
     assert shop("plan", "0001", "--detailed-exitcode").code == 0
     shop.done("rollback", "0001")
     shop.done("abort", "0001", "--keep-target")
-    evolve(shop, oversize="refuse")
+    shop.convert("player", "refuse")
     assert shop("plan", "0001", "--detailed-exitcode").code == 3
 
 
@@ -43,7 +34,7 @@ def test_1_where_a_store_does_not_answer(shop: Project) -> None:
 
 def test_4_where_the_sides_differ(shop: Project) -> None:
     shop.done("apply", "0001", "--yes")
-    change(shop, "UPDATE game SET score = 77 WHERE id = 2", "INSERT INTO game VALUES (9, 'x', 0)")
+    shop.change("UPDATE game SET score = 77 WHERE id = 2", "INSERT INTO game VALUES (9, 'x', 0)")
     answer = shop("verify", "0001")
     assert answer.code == 4
     assert "Game:2  differs" in answer.out
@@ -59,17 +50,9 @@ def test_4_where_the_sides_differ(shop: Project) -> None:
     assert "migrator verify 0001 --format json" in told
 
 
-def evolve(shop: Project, oversize: str) -> None:
-    """Have the script convert a text that is no number in any game."""
-    script = shop.root / "migrations/0001_games.py"
-    text = script.read_text().replace("import At, Move", "import At, Convert, Integer, Move")
-    more = f'    evolve=[Convert("player", Integer)],\n    oversize="{oversize}",\n'
-    script.write_text(text.replace("    target=", more + "    target="))
-
-
 def test_5_where_keys_are_in_quarantine(shop: Project) -> None:
-    change(shop, "UPDATE game SET player = id WHERE id < 3")
-    evolve(shop, "quarantine")
+    shop.change("UPDATE game SET player = id WHERE id < 3")
+    shop.convert("player", "quarantine")
     assert "--accept E103" in one_line(shop("apply", "0001", "--yes"), 3, "refused")
     apply = ("apply", "0001", "--yes", "--accept", "E103", "--log-level", "error")
     told = one_line(shop(*apply), 5, "waiting")
@@ -78,18 +61,18 @@ def test_5_where_keys_are_in_quarantine(shop: Project) -> None:
     assert "Game:3  path player" in shop.done("quarantine", "list", "0001").out
     answer = shop("quarantine", "retry", "0001")
     assert (answer.code, answer.out) == (5, "0 written, 1 remain in quarantine\n")
-    change(shop, "UPDATE game SET player = '3' WHERE id = 3")
+    shop.change("UPDATE game SET player = '3' WHERE id = 3")
     assert shop.done("quarantine", "retry", "0001").out == "1 written, 0 remain in quarantine\n"
     assert "nothing is in quarantine" in shop.done("quarantine", "list", "0001").out
-    assert "3 blocks equal" in shop.done("apply", "0001", "--accept", "E103").out
+    assert "3 blocks equal" in shop.done("apply", "0001").out
 
 
 def test_0_where_the_keys_in_quarantine_are_accepted_by_name(shop: Project) -> None:
-    change(shop, "UPDATE game SET player = id WHERE id < 3")
-    evolve(shop, "quarantine")
+    shop.change("UPDATE game SET player = id WHERE id < 3")
+    shop.convert("player", "quarantine")
     shop("apply", "0001", "--yes", "--accept", "E103")
-    assert shop("apply", "0001", "--accept", "E103", "--accept-key", "Game:2").code == 5
-    done = shop.done("apply", "0001", "--accept", "E103", "--accept-key", "Game:3")
+    assert shop("apply", "0001", "--accept-key", "Game:2").code == 5
+    done = shop.done("apply", "0001", "--accept-key", "Game:3")
     assert "docs:games is the primary now" in done.out
     assert "keys=Game:3" in shop.done("log", "0001").out
 

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -69,17 +68,17 @@ def test_a_plan_reads_like_a_diff(shop: Project) -> None:
 
 
 def test_a_plan_tells_what_it_would_change_in_a_target_that_holds_blocks(shop: Project) -> None:
-    script = shop.root / "migrations/0001_games.py"
-    script.write_text(script.read_text().replace('["/Game/*"]', '["/Game/*/rounds[*]", "/Game/*"]'))
+    rounds = ('["/Game/*"]', '["/Game/*/rounds[*]", "/Game/*"]')
+    shop.edit("migrations/0001_games.py", rounds)
     shop.done("apply", "0001", "--yes", "--until", "backfilled")
     shop.done("abort", "0001", "--keep-target")
-    with sqlite3.connect(shop.root / "shop.db") as db:
-        db.execute("UPDATE game SET score = 22 WHERE id = 2")
-        db.execute("DELETE FROM round WHERE game = 1")
-        db.execute("DELETE FROM game WHERE id = 1")
-        db.execute("INSERT INTO game VALUES (4, 'p4', 4)")
-        db.executemany("INSERT INTO round VALUES (4, ?, 'q')", [(1,), (2,)])
-    db.close()
+    shop.change(
+        "UPDATE game SET score = 22 WHERE id = 2",
+        "DELETE FROM round WHERE game = 1",
+        "DELETE FROM game WHERE id = 1",
+        "INSERT INTO game VALUES (4, 'p4', 4)",
+        "INSERT INTO round VALUES (4, 1, 'q'), (4, 2, 'q')",
+    )
     told = normal(shop.done("plan", "0001").out)
     assert CHANGED in told
     assert "A107  docs:games holds blocks that shop:game lacks: they will be deleted" in told
@@ -99,9 +98,7 @@ def test_nothing_in_a_text_steers_a_terminal() -> None:
 
 
 def test_names_from_data_are_escaped(shop: Project) -> None:
-    with sqlite3.connect(shop.root / "shop.db") as db:
-        db.execute('ALTER TABLE game ADD COLUMN "\x1b[2J\x9b" TEXT')
-    db.close()
+    shop.change('ALTER TABLE game ADD COLUMN "\x1b[2J\x9b" TEXT')
     told = shop.done("plan").out
     assert "\\x1b[2J\\x9b" in told
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", told)
