@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.model.block import Block
 from migrator.model.move import At
 from migrator.ports import Store, StoreSettings
 from migrator.stores import sql, sqlite
@@ -37,8 +38,14 @@ def _mariadb(_: Path) -> Store:
 def _break_embedded(patch: pytest.MonkeyPatch) -> None:
     from migrator.stores.sqlite import codec
 
-    encode, decode = codec.encode, codec.decode
-    patch.setattr(codec, "encode", lambda value: encode(value).replace(b"kept", b"KEPT"))
+    rows, decode = codec.rows, codec.decode
+
+    def broken(block: Block) -> list[codec.Row]:
+        return [
+            (key, path, data.replace(b"kept", b"KEPT"), x) for key, path, data, x in rows(block)
+        ]
+
+    patch.setattr(codec, "rows", broken)
     patch.setattr(codec, "decode", lambda data: decode(data.replace(b"KEPT", b"kept")))
 
 
