@@ -28,10 +28,12 @@ class Collisions:
     def add(self, new: Block, issues: Issues) -> None:
         """Take note of a block of the target-to-be."""
         folded = self._route.target.same_key(new.id)
+        if folded is new.id:
+            return
         form = encode(folded)
-        shown = self._route.name(new.id)
         if form == encode(new.id):
             return
+        shown = self._route.name(new.id)
         inserted = self._file.execute(
             "INSERT INTO folded VALUES (?, ?) ON CONFLICT DO NOTHING", (form, shown)
         )
@@ -69,6 +71,8 @@ def dangling(
 
     ``seen`` keeps what was looked up; it is emptied when it grows, so that memory is bounded.
     """
+    if not there:
+        return  # no class is moved that others may refer to
     wanted: dict[str, dict[bytes, Value]] = {cls: {} for cls in there}
     for block in blocks:
         for ref in _references(block):

@@ -14,7 +14,7 @@ from migrator.model.diff import differences, entry_changes, same_block
 from migrator.model.plan import BlockDiff, EntryLine
 from migrator.model.rules import CorruptBlock
 from migrator.model.translate import key_agrees
-from migrator.model.value import Value, show
+from migrator.model.value import Kind, Value, show
 from migrator.planning.keys import Collisions, dangling
 from migrator.planning.tally import Issues, Kinds, Largest, key_bytes
 from migrator.ports import Collection
@@ -71,6 +71,7 @@ class Surveyor:
         self.referred = referred
         self.collisions = Collisions(route)
         self._looked_up: set[bytes] = set()
+        self._shown = {"create": 0, "change": 0}
         self._capabilities = route.target_store.capabilities.at(route.move.target.layout)
         self.found = Survey(kinds=Kinds(route.target, self._capabilities))
 
@@ -178,7 +179,12 @@ class Surveyor:
         route, found = self.route, self.found
         limits = self._capabilities.limits
         assert found.kinds is not None
-        refused = [r for path, value in block.entries.items() for r in found.kinds.add(path, value)]
+        refused: list[tuple[str, Kind]] = []
+        nesting = 0
+        for path, value in block.entries.items():
+            deep, unheld = found.kinds.add(path, value)
+            refused += unheld
+            nesting = max(nesting, deep)
         for path, kind in refused:
             self._misfit("E105", f"{kind} can't be held by {route.move.target}", name, path)
         try:
@@ -187,7 +193,7 @@ class Surveyor:
             self._misfit("E103", error.what, name, error.path)
             return False
         key = key_bytes(block.id)
-        found.largest.add(name, size, key, block.entries)
+        found.largest.add(name, size, key, nesting)
         over = [
             ("E106", f"is over the limit of {limit:,} bytes for a {what}")
             for what, taken, limit in (
@@ -219,11 +225,10 @@ class Surveyor:
             self._example(new, old, "change")
 
     def _example(self, new: Block, old: Block | None, change: str) -> None:
-        alike = sum(1 for sample in self.found.samples if sample.change == change)
-        if alike >= SAMPLES and not self.full:
+        # A created block differs from nothing in every entry: counts say it all.
+        if self._shown[change] >= SAMPLES and (old is None or not self.full):
             return
-        if self.full and old is None and alike >= SAMPLES:
-            return  # a created block differs from nothing in every entry: counts say it all
+        self._shown[change] += 1
         lines = self._created(new) if old is None else self._changed(new, old)
         kept = lines if self.full else lines[:LINES]
         self.found.samples.append(

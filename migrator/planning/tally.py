@@ -6,13 +6,15 @@ of each finding only the first keys are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeAlias
 
 from migrator.model.path import child
 from migrator.model.plan import Finding, Severity, Sizes
 from migrator.model.rules import general_path
-from migrator.model.value import Kind, Value, depth, kind_of, show
+from migrator.model.value import Kind, Record, Value, kind_of, show
 from migrator.ports import Capabilities, Collection, Held, How
 
 MAX_PATHS = 2_000
@@ -60,71 +62,127 @@ class Issues:
         return [issue.finding(cls) for issue in self._by.values()]
 
 
+_Row: TypeAlias = tuple[Kind, Held]
+_general_path = lru_cache(maxsize=4096)(general_path)
+
+
 class _Node:
-    """One general path: how many values of each kind stand there, and what lies below."""
+    """One general path: how many values of each kind stand there, and what lies below.
+
+    Values held as their kind is held are counted by kind alone, which hashes fast.
+    """
 
     __slots__ = ("below", "counts", "items")
 
     def __init__(self) -> None:
-        self.counts: dict[tuple[Kind, Held], int] = {}
+        self.counts: dict[Kind | _Row, int] = {}
         self.below: dict[str, _Node] = {}
         self.items: _Node | None = None
 
 
 class Kinds:
-    """Counts the kinds of value at each path, as the target would hold them."""
+    """Counts the kinds of value at each path, as the target would hold them.
+
+    Also looks for what the target refuses and how deep a value nests, since each value is
+    visited here anyway: of all that planning does to a block this costs most.
+    """
 
     def __init__(self, target: Collection, capabilities: Capabilities) -> None:
         self._needs_tag = target.needs_tag
-        self._rows = {kind: (kind, held) for kind, held in capabilities.kinds.items()}
+        self._held = capabilities.kinds
+        self._never = {kind for kind, held in self._held.items() if held.how is How.REFUSED}
+        # Items of the other kinds can be counted together.
+        self._singly = self._never | {Kind.RECORD, Kind.LIST, Kind.SET}
         self._roots: dict[str, _Node] = {}
         self._refused: list[tuple[str, Kind]] = []
         self._nodes = 0
+        # Stands for all paths beyond MAX_PATHS: what is refused there is found all the same.
+        self._others = _Node()
+        self._others.items = self._others
         self.overflow = False
 
-    def add(self, path: str, value: Value) -> list[tuple[str, Kind]]:
-        """Count a value and what is in it; the paths of what the target refuses."""
-        general = general_path(path)
+    def add(self, path: str, value: Value) -> tuple[int, list[tuple[str, Kind]]]:
+        """Count a value and what is in it: how deep it nests, and what the target refuses."""
+        general = _general_path(path)
         root = self._roots.get(general)
         if root is None:
-            root = self._roots[general] = self._node()
+            root = self._node()
+            if root is not self._others:
+                self._roots[general] = root
         self._refused = []
-        self._walk(root, value, general)
-        return self._refused
+        return self._walk(root, value, general), self._refused
 
     def _node(self) -> _Node:
+        if self._nodes >= MAX_PATHS:
+            self.overflow = True
+            return self._others
         self._nodes += 1
         return _Node()
 
-    def _walk(self, node: _Node, value: Value, path: str) -> None:
+    def _walk(self, node: _Node, value: Value, path: str) -> int:
+        """Count a value; how deep containers nest in it."""
         kind = kind_of(value)
-        held = self._needs_tag(value)
-        row = self._rows[kind] if held is None else (kind, held)
         counts = node.counts
-        counts[row] = counts.get(row, 0) + 1
-        if row[1].how is How.REFUSED:
-            self._refused.append((path, kind))
+        held = self._needs_tag(value)
+        if held is None:
+            counts[kind] = counts.get(kind, 0) + 1
+            if kind in self._never:
+                self._refused.append((path, kind))
+        else:
+            counts[kind, held] = counts.get((kind, held), 0) + 1
+            if held.how is How.REFUSED:
+                self._refused.append((path, kind))
         if kind is Kind.RECORD:
-            for name, item in value.items():  # type: ignore[attr-defined]
-                below = node.below.get(name)
-                if below is None:
-                    if self._nodes >= MAX_PATHS:
-                        self.overflow = True
-                        continue
-                    below = node.below[name] = self._node()
-                self._walk(below, item, path)
-        elif kind is Kind.LIST or kind is Kind.SET:
-            if node.items is None:
-                node.items = self._node()
-            for item in value:  # type: ignore[attr-defined]
-                self._walk(node.items, item, path)
+            return self._walk_record(node, value, path)  # type: ignore[arg-type]
+        if kind is Kind.LIST or kind is Kind.SET:
+            return self._walk_items(node, value, path)  # type: ignore[arg-type]
+        return 0
+
+    def _walk_items(self, node: _Node, value: Sequence[Value], path: str) -> int:
+        items = node.items
+        if items is None:
+            items = node.items = self._node()
+        kinds = {*map(kind_of, value)}
+        if (
+            len(kinds) == 1
+            and kinds.isdisjoint(self._singly)
+            and not any(map(self._needs_tag, value))
+        ):
+            kind = kinds.pop()
+            items.counts[kind] = items.counts.get(kind, 0) + len(value)
+            return 1
+        walk = self._walk
+        return 1 + max([walk(items, item, path) for item in value], default=0)
+
+    def _walk_record(self, node: _Node, record: Record, path: str) -> int:
+        deepest = 0
+        nodes = node.below
+        for name, item in record.items():
+            below = nodes.get(name)
+            if below is None:
+                below = self._node()
+                if below is not self._others:
+                    nodes[name] = below
+            deep = self._walk(below, item, path)
+            if deep > deepest:
+                deepest = deep
+        return deepest + 1
 
     def counted(self) -> Iterator[tuple[str, Kind, Held, int]]:
         """Every path with the kinds that stand there."""
         for path, root in self._roots.items():
             # A plan is text for people: a name with half a surrogate pair is shown escaped.
-            for at, kind, held, count in _counted(path, root):
+            for at, row, count in self._below(path, root):
+                kind, held = row if isinstance(row, tuple) else (row, self._held[row])
                 yield show(at), kind, held, count
+
+    def _below(self, path: str, node: _Node) -> Iterator[tuple[str, Kind | _Row, int]]:
+        for row, count in node.counts.items():
+            yield path, row, count
+        for name, below in node.below.items():
+            yield from self._below(child(path, name), below)
+        if node.items is not None and node.items is not self._others:
+            yield from self._below(path + "[*]", node.items)
 
     def by_path(self) -> dict[str, dict[Kind, int]]:
         """How many values of each kind stand at each path."""
@@ -133,15 +191,6 @@ class Kinds:
             at = found.setdefault(path, {})
             at[kind] = at.get(kind, 0) + count
         return found
-
-
-def _counted(path: str, node: _Node) -> Iterator[tuple[str, Kind, Held, int]]:
-    for (kind, held), count in node.counts.items():
-        yield path, kind, held, count
-    for name, below in node.below.items():
-        yield from _counted(child(path, name), below)
-    if node.items is not None:
-        yield from _counted(path + "[*]", node.items)
 
 
 @dataclass
@@ -153,11 +202,11 @@ class Largest:
     key: int = 0
     nesting: int = 0
 
-    def add(self, name: str, size: int, key: int, entries: dict[str, Value]) -> None:
+    def add(self, name: str, size: int, key: int, nesting: int) -> None:
         if size > self.block:
             self.block, self.block_key = size, name
         self.key = max(self.key, key)
-        self.nesting = max(self.nesting, *map(depth, entries.values()))
+        self.nesting = max(self.nesting, nesting)
 
     def sizes(self, capabilities: Capabilities) -> Sizes:
         limits = capabilities.limits
