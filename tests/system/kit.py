@@ -114,15 +114,15 @@ def carry(
     with shop.open() as project:
         plan = commands.plan(project, revision)
         assert plan.errors == [], plan.errors
-        commands.apply(project, plan, terms=commands.Terms(accept=list(accept)))
-        found = commands.verify_run(project, revision)
-        for each in found:
+        applied = commands.apply(project, plan, terms=commands.Terms(accept=list(accept)))
+        assert len(applied.verified) == len(plan.moves)
+        for each in applied.verified:
             assert each.clean, each.told
             assert each.quarantined == 0
         assert_as_planned(project, revision)
         run = commands.finish(project, revision, keep_source=keep_source)
         assert run.phase is Phase.FINISHED
-        return found
+        return applied.verified
 
 
 def assert_as_planned(project: commands.Project, revision: str) -> None:

@@ -1,0 +1,231 @@
+"""kill -9 under a move: of a server in the middle of it, and of the applying process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from migrator import commands
+from migrator.engine import points
+from migrator.errors import Transient
+from migrator.model.phase import Phase
+from migrator.model.value import Int64, Record, Ref
+from migrator.retry import Retry
+from tests.conftest import server_url
+from tests.system import kit
+from tests.system.kit import Place, Shop, Urls
+
+GAMES = 2200
+POSTGRESQL = Place("entries-postgresql", "postgresql", "entries")
+MONGODB = Place("mongo-document", "mongodb", "document")
+SCRIPT = Path(__file__).parents[2] / "scripts" / "services"
+
+
+def game(number: int) -> Record:
+    return {
+        "id": str(number),
+        "by": Ref("Player", "mary"),
+        "score": Int64(number),
+        "rounds": [{"moves": [f"q{i}", number], "spell": None} for i in range(number % 5)],
+    }
+
+
+# ---------------------------------------------------------------- servers of our own
+
+
+@dataclass(frozen=True)
+class Own:
+    """Servers that belong to these tests alone, so that they may be killed."""
+
+    environment: dict[str, str]
+    url: dict[str, str]
+
+    def do(self, command: str, *names: str) -> str:
+        done = subprocess.run(
+            [sys.executable, str(SCRIPT), command, *names],
+            env=self.environment, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+def free_port() -> str:
+    with socket.socket() as link:
+        link.bind(("127.0.0.1", 0))
+        return str(link.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
+    for server in ("postgresql", "mongodb"):
+        server_url(server)  # where the shared one is absent, ours could not be started either
+    ports = {server: free_port() for server in ("postgresql", "mongodb")}
+    servers = Own(
+        {
+            **os.environ,
+            "MIGRATOR_SERVICES_DIR": str(tmp_path_factory.mktemp("services")),
+            "MIGRATOR_POSTGRESQL_PORT": ports["postgresql"],
+            "MIGRATOR_MONGODB_PORT": ports["mongodb"],
+        },
+        {
+            "postgresql": "postgresql://migrator:migrator@127.0.0.1:"
+            f"{ports['postgresql']}/postgres",
+            "mongodb": f"mongodb://127.0.0.1:{ports['mongodb']}/kill"
+            "?directConnection=true&serverSelectionTimeoutMS=400",
+        },
+    )
+    servers.do("up", *ports)
+    yield servers
+    servers.do("kill", *ports)
+    seen = subprocess.run(
+        [sys.executable, str(SCRIPT), "status", *ports, "--format", "json"],
+        env=servers.environment, capture_output=True, text=True,
+    )  # fmt: skip
+    for each in json.loads(seen.stdout):
+        shutil.rmtree(each["home"], ignore_errors=True)
+
+
+def prepared(shop: Shop, source: Place, target: Place) -> tuple[str, kit.Contents]:
+    """A revision that takes games from one place to another, the source filled."""
+    name = kit.fresh("kill")
+    arrives = target.script(f"{name}_t", kit.ROUNDS)
+    shop.script(f"move = {kit.move('Game', source.script(name), arrives)}")
+    games = [(str(n), game(n)) for n in range(GAMES)]
+    with shop.open() as project:
+        kit.fill(project.stores.get(source.store).collection("Game", source.at(name)), games)
+    return name, kit.by_key(games)
+
+
+def check_arrived(shop: Shop, target: Place, name: str, expected: kit.Contents) -> None:
+    with shop.open() as project:
+        assert project.control.run("0001").phase is Phase.CUT_OVER
+        kit.assert_as_planned(project, "0001")
+        at = target.at(f"{name}_t", kit.ROUNDS)
+        collection = project.stores.get(target.store).collection("Game", at)
+        kit.assert_equal(kit.contents(collection), expected)
+        (found,) = commands.verify_run(project, "0001")
+        assert (found.equal, found.clean) == (GAMES, True)
+
+
+class At:
+    """Does something once, when a run comes to a named point for the n-th time."""
+
+    def __init__(self, point: str, nth: int, act: Callable[[], object]) -> None:
+        self.left = nth
+        self.point, self.act = point, act
+        self.lock = threading.Lock()
+
+    def __call__(self, point: str) -> None:
+        if point == self.point:
+            with self.lock:
+                self.left -= 1
+                if self.left == 0:
+                    self.act()
+
+    @property
+    def happened(self) -> bool:
+        return self.left <= 0
+
+
+ENDS = [
+    pytest.param(source, target, killed, id=f"{source}-to-{target}-{killed}-killed")
+    for source, target in ((POSTGRESQL, MONGODB), (MONGODB, POSTGRESQL))
+    for killed in ("postgresql", "mongodb")
+]
+
+
+@pytest.mark.parametrize(("source", "target", "killed"), ENDS)
+def test_a_run_outlives_the_death_of_a_server(
+    source: Place, target: Place, killed: str, tmp_path: Path, own: Own,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    shop = Shop(tmp_path, {place.store: own.url[place.server or ""] for place in (source, target)})
+    name, expected = prepared(shop, source, target)
+    back = threading.Timer(1.0, lambda: own.do("up", killed))
+
+    def kill() -> None:
+        own.do("kill", killed)
+        back.start()
+
+    hook = At("backfill.written", 2, kill)
+    monkeypatch.setattr(points, "hook", hook)
+    with capture_logs() as logs, shop.open() as project:
+        commands.apply(project, commands.plan(project, "0001"))
+    back.join()
+    assert hook.happened
+    assert [line for line in logs if line["event"] == "retry"], "nothing was repeated"
+    check_arrived(shop, target, name, expected)
+
+
+@pytest.mark.parametrize(("source", "target", "killed"), ENDS)
+def test_a_second_apply_goes_on_after_the_death_of_a_server(
+    source: Place, target: Place, killed: str, tmp_path: Path, own: Own,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    shop = Shop(tmp_path, {place.store: own.url[place.server or ""] for place in (source, target)})
+    name, expected = prepared(shop, source, target)
+    hook = At("backfill.read", 2, lambda: own.do("kill", killed))
+    with shop.open() as project:
+        plan = commands.plan(project, "0001")
+        with monkeypatch.context() as patch:
+            patch.setattr(Retry.__init__, "__defaults__", (0.5,))
+            patch.setattr(points, "hook", hook)
+            with pytest.raises(Transient):
+                commands.apply(project, plan)
+    assert hook.happened
+    own.do("up", killed)
+    with shop.open() as project:
+        assert project.control.run("0001").phase is Phase.DUAL_WRITE
+        commands.apply(project, plan)
+    check_arrived(shop, target, name, expected)
+
+
+# ---------------------------------------------------------------- the applying process
+
+
+@pytest.mark.parametrize(
+    ("point", "nth"),
+    [
+        ("prepare.created", 1),
+        ("backfill.listed", 1),
+        ("backfill.read", 3),
+        ("backfill.written", 1),
+        ("backfill.written", 3),
+        ("backfill.checkpointed", 2),
+        ("backfill.task_done", 1),
+        ("verify.checkpointed", 3),
+        ("cut_over.settled", 1),
+    ],
+)
+def test_apply_between_servers_goes_on_after_kill_9(
+    tmp_path: Path, urls: Urls, point: str, nth: int
+) -> None:
+    ends = POSTGRESQL, MONGODB
+    shop = Shop(tmp_path, {place.store: urls(place.server, "") for place in ends})
+    name, expected = prepared(shop, *ends)
+    with shop.open() as project:
+        plan = commands.plan(project, "0001")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            points.hook = At(point, nth, lambda: os.kill(os.getpid(), signal.SIGKILL))
+            with shop.open() as project:
+                commands.apply(project, plan)
+        finally:
+            os._exit(70)
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL, f"{point} was not reached"
+    with shop.open() as project:
+        commands.apply(project, plan)
+    check_arrived(shop, MONGODB, name, expected)
