@@ -90,14 +90,14 @@ class MongoCollection:
         return self._info() is not None
 
     def create(self) -> None:
-        with edge(self._where, writing=True):
+        with edge(self._where):
             with suppress(CollectionInvalid):  # it is there already
                 self._database.create_collection(self.at.collection)
             if self._expires:
                 self._collection.create_index(self._expires, expireAfterSeconds=0)
 
     def drop(self) -> None:
-        with edge(self._where, writing=True):
+        with edge(self._where):
             self._collection.drop()
 
     def schema(self) -> Json:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import pymongo
 from bson.errors import BSONError
 from pymongo import errors as e
 
@@ -13,6 +14,7 @@ from migrator.errors import DoesNotFit, MigratorError, Terminal, Transient
 
 # Codes of the server: https://www.mongodb.com/docs/manual/reference/error-codes/
 DUPLICATE = 11000
+WRITE_SECONDS = 60
 _NO_RIGHT = {13, 18}
 _STEPPED_DOWN = {91, 189, 10107, 11600, 11602, 13435, 13436}
 _TIMED_OUT = {50, 89, 202, 262}
@@ -24,9 +26,14 @@ _REFUSED_VALUE = {2, 52, 53, 55, 66, 121, 15}
 
 @contextmanager
 def edge(where: str, *, key: object = None, writing: bool = False) -> Iterator[None]:
-    """Translate whatever the driver raises inside."""
+    """Translate whatever the driver raises inside.
+
+    A write is given up by the server itself after a minute (maxTimeMS), so that none outlives
+    its caller for longer (R6).
+    """
     try:
-        yield
+        with pymongo.timeout(WRITE_SECONDS) if writing else nullcontext():
+            yield
     except MigratorError:
         raise
     except (e.PyMongoError, BSONError) as error:
@@ -81,7 +88,7 @@ def by_code(
             f"no answer in time: {text}",
             where=where,
             unknown=writing,
-            hint="raise timeoutMS if the server is only slow",
+            hint="it is tried again; smaller batches help a slow server",
         )
     if code in _BUSY:
         return Transient(f"the server was busy: {text}", where=where, hint="it is retried")

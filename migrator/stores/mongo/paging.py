@@ -10,6 +10,7 @@ lives from page to page.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -102,6 +103,7 @@ class Pager:
         self._collection = collection
         self.where = where
         self._cheap: bool | None = None
+        self._lock = threading.Lock()
         # Keys listed but not asked for yet, by (with the side field?, end of range, position).
         self._ahead: dict[tuple[bool, str | None, str | None], tuple[list[bytes], bool]] = {}
 
@@ -132,7 +134,8 @@ class Pager:
         """
         range_ = Range.of(range_)
         slot = (side, position(range_.stop), position(key_at(position_)))
-        kept = self._ahead.pop(slot, None) if position_ is not None else None
+        with self._lock:
+            kept = self._ahead.pop(slot, None) if position_ is not None else None
         if kept is None:
             asked = limit if self.cheap_ranges else max(limit, _AHEAD)
             found = self._list(range_, key_at(position_), asked, side)
@@ -143,9 +146,10 @@ class Pager:
             return page, None
         next_ = position(wire.id_of(page[-1]))
         if rest:
-            while len(self._ahead) >= _RANGES_KEPT:
-                self._ahead.pop(next(iter(self._ahead)), None)
-            self._ahead[(side, slot[1], next_)] = rest, whole
+            with self._lock:
+                while len(self._ahead) >= _RANGES_KEPT:
+                    del self._ahead[next(iter(self._ahead))]
+                self._ahead[(side, slot[1], next_)] = rest, whole
         return page, next_
 
     def _list(self, range_: Range, after: Key | None, limit: int, side: bool) -> list[bytes]:

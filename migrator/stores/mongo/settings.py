@@ -41,9 +41,8 @@ _DEFAULTS = {
     "appName": "migrator",
     "connectTimeoutMS": 10_000,
     "serverSelectionTimeoutMS": 10_000,
-    # The server gives a request up after this (maxTimeMS), so that none outlives its caller
-    # for long (R6).
-    "timeoutMS": 120_000,
+    # Writes are bounded more tightly, and by the server itself: see edge.py.
+    "socketTimeoutMS": 600_000,
 }
 
 
