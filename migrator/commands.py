@@ -558,7 +558,7 @@ def retry_quarantined(project: Project, revision: str) -> tuple[int, int]:
     revision = project.revision_id(revision)
     with _engine(project, revision) as engine:
         _refuse_ended(engine.run)
-        if engine.run.primary != "source":
+        if engine.run.primary != "source" and project.control.quarantined(engine.run.id):
             raise Refused(
                 "the target is the primary: what the source holds could be older than what was "
                 "written there since",

@@ -160,6 +160,11 @@ class Engine:
                 hint="leave the move instead: migrator abort " + self.scene.plan.revision
                 if not self.run.phase.ended else "",
             )  # fmt: skip
+        if self.scene.control.tasks(self.run.id, 0, "finish"):
+            raise Refused(
+                "a finish has begun to drop the source: there is no way back",
+                hint=f"end it:  migrator finish {self.scene.plan.revision}",
+            )
         found = [verify(self.scene, route) for route in self.scene.routes]
         changed = sum(f.differ + f.missing + f.extra for f in found)
         if changed and carry_back:
@@ -215,6 +220,9 @@ class Engine:
                 if not self.run.phase.ended else "",
             )  # fmt: skip
         if not keep_source:
+            # Durable before the first drop, so that a rollback does not take what is left of
+            # the source for the whole.
+            self.scene.control.plan_tasks(self.run.id, 0, "finish", [None])
             for route in self.scene.routes:
                 self.scene.retry(route.source.drop)
             reached("finish.dropped")

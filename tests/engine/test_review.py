@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from migrator import commands
-from migrator.errors import Refused
+from migrator.engine import points
+from migrator.errors import Refused, Waiting
 from migrator.model.block import Aggregate, cut
 from migrator.model.canonical import equal
 from migrator.model.phase import Phase
@@ -125,3 +126,97 @@ def test_a_leftover_of_a_key_in_quarantine_is_not_carried_back(
     commands.rollback(lenient, "0001", carry_back=True)
     found = [block for block in source(lenient).read(["deep", "born"]) if block is not None]
     assert [list(block.entries) for block in found] == [["rounds[5]"], [""]]
+
+
+def test_what_is_gone_from_the_source_leaves_quarantine(lenient: commands.Project) -> None:
+    plan = commands.plan(lenient, "0001")
+    terms = commands.Terms(accept={f.code for f in plan.to_accept})
+    with pytest.raises(Waiting):
+        commands.apply(lenient, plan, terms=terms)
+    from migrator.model.block import Address
+
+    source(lenient).delete([Address("deep")])
+    assert commands.retry_quarantined(lenient, "0001") == (0, 0)
+    assert commands.apply(lenient, plan, terms=terms).phase == "cut_over"
+
+
+def test_a_half_done_finish_can_only_be_finished(
+    project: commands.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands.apply(project, commands.plan(project, "0001"))
+
+    class Killed(BaseException):
+        pass
+
+    def kill(point: str) -> None:
+        if point == "finish.dropped":
+            raise Killed
+
+    monkeypatch.setattr(points, "hook", kill)
+    with pytest.raises(Killed):
+        commands.finish(project, "0001", keep_source=False)
+    monkeypatch.setattr(points, "hook", None)
+    for how in ({}, {"discard": True}, {"carry_back": True}):
+        with pytest.raises(Refused, match="finish"):
+            commands.rollback(project, "0001", **how)
+    assert project.control.run("0001").primary == "target"
+    assert commands.finish(project, "0001", keep_source=False).phase is Phase.FINISHED
+
+
+def test_one_place_under_two_names_is_no_move(tmp_path: Path) -> None:
+    config = make_project(tmp_path)
+    config.write_text(config.read_text().replace("new.db", "old.db"))
+    script = tmp_path / "migrations" / "0001_rounds.py"
+    script.write_text(script.read_text().replace("games_by_round", "games"))
+    with commands.Project(config, "test") as project:
+        fill(source(project), [(str(n), game(n)) for n in range(5)])
+        with pytest.raises(Refused, match="same"):
+            commands.plan(project, "0001")
+
+
+SECOND = '''"""Later."""
+from migrator import At, Move
+revision, down_revision = "0002", "0001"
+move = Move("Match", source=At("old", "games"), target=At("new", "matches"))
+'''
+
+
+def test_finish_keeps_what_a_later_revision_needs(project: commands.Project) -> None:
+    commands.apply(project, commands.plan(project, "0001"))
+    file = project.settings.migrations / "0002_later.py"
+    file.write_text(SECOND)
+    with commands.Project(project.settings.file, "test") as again:
+        with pytest.raises(Refused, match="0002"):
+            commands.finish(again, "0001", keep_source=False)
+        assert len(contents(source(again))) == 50
+        commands.finish(again, "0001", keep_source=True)
+
+
+CHAINED = '''"""One into the other."""
+from migrator import At, Move
+revision, down_revision = "0001", None
+moves = [
+    Move("Game", source=At("old", "games"), target=At("new", "shared")),
+    Move("Match", source=At("new", "shared"), target=At("new", "matches")),
+]
+'''
+
+
+def test_moves_of_one_revision_keep_out_of_each_others_way(tmp_path: Path) -> None:
+    config = make_project(tmp_path)
+    (tmp_path / "migrations" / "0001_rounds.py").write_text(CHAINED)
+    with commands.Project(config, "test") as project:
+        fill(source(project), [("1", game(1))])
+        project.stores.get("new").collection("Match", project.moves("0001")[1].source).create()
+        with pytest.raises(Refused, match="new:shared"):
+            commands.plan(project, "0001")
+
+
+def test_a_block_that_is_still_damaged_remains_in_quarantine(lenient: commands.Project) -> None:
+    with lenient.stores.get("old").writing() as connection:  # type: ignore[attr-defined]
+        connection.execute("INSERT INTO entries_1 VALUES ('foreign', '', x'c1', NULL)")
+    plan = commands.plan(lenient, "0001")
+    terms = commands.Terms(accept={f.code for f in plan.to_accept})
+    with pytest.raises(Waiting, match="2 blocks"):
+        commands.apply(lenient, plan, terms=terms)
+    assert commands.retry_quarantined(lenient, "0001") == (0, 2)

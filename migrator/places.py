@@ -1,0 +1,90 @@
+"""Where locations lie physically: one place under two names is still one place.
+
+A drop takes a whole table or collection, so what a move reads and what it writes must not meet,
+and ``finish`` leaves alone what another revision stands on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from migrator.errors import Refused
+from migrator.model.move import At, Move
+from migrator.model.url import scheme
+from migrator.ports import StoreSettings
+from migrator.revisions import Graph
+from migrator.revisions.order import touches
+from migrator.settings import LAYOUT_OPTIONS, Settings
+
+_HERE = {"localhost", "127.0.0.1", "::1", "[::1]", None}
+_PORTS = {"postgresql": 5432, "mysql": 3306, "mongodb": 27017}
+
+Place = tuple[object, ...]
+
+
+def places(settings: Settings, move: Move, at: At | None) -> dict[Place, str]:
+    """The tables and collections of one end of a move, with how they are named to people."""
+    if at is None:
+        return {}
+    end = Move(move.cls, target=at)
+    return {
+        (*_server(settings.store(store)), name.casefold()): f"{store}:{name}"
+        for store, name in touches(end, None)
+        if store in settings.stores
+    }
+
+
+def _server(store: StoreSettings) -> tuple[object, ...]:
+    """What of a store's settings tells its database apart, as far as settings can tell."""
+    kind = scheme(store.url).partition("+")[0].replace("mariadb", "mysql")
+    url = urlsplit(store.url)
+    options = tuple(sorted((k, str(store.options[k])) for k in LAYOUT_OPTIONS & set(store.options)))
+    if kind in ("sqlite", "embedded"):
+        return kind, str(Path(store.root, url.path.removeprefix("/")).resolve()), options
+    hosts = []
+    for netloc in url.netloc.rpartition("@")[2].split(","):
+        part = urlsplit(f"//{netloc}")
+        host = "localhost" if part.hostname in _HERE else part.hostname
+        hosts.append((host, part.port or _PORTS.get(kind)))
+    return kind, tuple(sorted(map(str, hosts))), url.path, options
+
+
+def refuse_overlap(settings: Settings, revision: str, moves: Sequence[Move]) -> None:
+    """Raise Refused where a move of a revision writes what one of them reads."""
+    sources = {place: m for m in moves for place in places(settings, m, m.source)}
+    for move in moves:
+        for place, told in places(settings, move, move.target).items():
+            if place in sources:
+                raise Refused(
+                    f"revision {revision} moves {move.cls} to {told}, which is the same place "
+                    f"that {sources[place].cls} is moved from",
+                    hint="give the target a name of its own, or move in two revisions",
+                )
+
+
+def refuse_needed(settings: Settings, graph: Graph, revision: str, done: set[str]) -> None:
+    """Raise Refused where a drop of a revision's sources would take what another one needs."""
+    dropped: dict[Place, str] = {}
+    for move in graph.moves(revision):
+        dropped |= places(settings, move, move.source)
+    for other, move, at in _standing(graph, revision, done):
+        for place in places(settings, move, at):
+            if place in dropped:
+                raise Refused(
+                    f"revision {other} needs {dropped[place]} for {move.cls}",
+                    hint=f"keep it:  migrator finish {revision} --keep-source",
+                )
+
+
+def _standing(graph: Graph, revision: str, done: set[str]) -> Iterator[tuple[str, Move, At]]:
+    """What must stay: the sources of revisions to come, and where classes have arrived."""
+    arrived: dict[str, tuple[str, Move, At]] = {}
+    for each in graph.revisions:
+        for move in each.moves:
+            if each.id == revision or each.id in done:
+                arrived[move.cls] = (each.id, move, move.target)
+            elif move.source is not None:
+                yield each.id, move, move.source
+    yield from arrived.values()
