@@ -138,6 +138,8 @@ def _moment(kind: Kind, name: str, zone: str) -> Callable[[Column], Encode]:
                 return str(other(value))
             if kind_of(value) is not kind:
                 raise misfit(value, column)
+            if digits == 6 and type(value) is dt.datetime:
+                return value.isoformat(" ")
             nanos = need_scale(v.nanos_of(value), digits, column)
             if not _FIRST_DAY <= nanos // v.DAY_NANOS <= _LAST_STAMP:
                 raise Unfit(f"{column.type} ends in the year 294276 and begins in 4713 BC")

@@ -131,8 +131,18 @@ def edge(where: str, *, writing: bool = False) -> Iterator[None]:
         yield
     except MigratorError:
         raise
-    except (exc.SQLAlchemyError, sqlite3.Error, UnicodeError, OverflowError) as error:
+    except Exception as error:
+        if not isinstance(error, _OURS) and not _from_driver(error):
+            raise
         raise translate(error, where, writing=writing) from error
+
+
+_OURS = (exc.SQLAlchemyError, sqlite3.Error, UnicodeError, OverflowError)
+
+
+def _from_driver(error: Exception) -> bool:
+    """Whether a driver raised it past SQLAlchemy, as COPY does."""
+    return type(error).__module__.partition(".")[0] in ("psycopg", "pymysql")
 
 
 def translate(error: Exception, where: str, *, writing: bool = False) -> MigratorError:

@@ -200,8 +200,7 @@ class Reader:
         found = list(map(self._plans[node].found, rows))
         if seen is not None:
             seen[node].extend(found)
-        weight = _weight(rows) + self._fill(connection, node, found, seen)
-        return found, weight
+        return found, weight(rows) + self._fill(connection, node, found, seen)
 
     def _fill(
         self,
@@ -211,18 +210,18 @@ class Reader:
         seen: dict[Node, list[Found]] | None,
     ) -> int:
         """Put the rows of the child tables into their parents' records."""
-        weight = 0
+        total = 0
         for child in node.children:
             plan = self._plans[child]
             if plan.light and seen is None:
-                weight += self._fill_light(connection, plan, parents)
+                total += self._fill_light(connection, plan, parents)
                 continue
             groups: dict[tuple[Value, ...], list[Found]] = {}
             all_found: list[Found] = []
             places = node.places(child.refs)
             for chunk in self._wanted(child, parents):
                 rows = fetch(connection, self._children(child, chunk), self.dialect)
-                weight += _weight(rows)
+                total += weight(rows)
                 found = list(map(self._plans[child].found, rows))
                 all_found += found
                 for key, one in zip(self._parents(child, rows, found), found, strict=True):
@@ -232,22 +231,22 @@ class Reader:
                 _hang(plan, parent, key, groups.get(key, []))
             if seen is not None:
                 seen[child].extend(all_found)
-            weight += self._fill(connection, child, all_found, seen)
-        return weight
+            total += self._fill(connection, child, all_found, seen)
+        return total
 
     def _fill_light(self, connection: Connection, plan: _Plan, parents: list[Found]) -> int:
-        weight = 0
+        total = 0
         groups: dict[tuple[Value, ...], list[Value]] = {}
         for chunk in self._wanted(plan.node, parents):
             rows = fetch(connection, self._children(plan.node, chunk), self.dialect)
-            weight += _weight(rows)
+            total += weight(rows)
             plan.group(rows, groups)
         assert plan.node.up is not None
         link = _picker(plan.node.up.places(plan.node.refs))
         name = plan.node.name
         for parent in parents:
             parent.record[name] = groups.get(link(parent.values)) or []
-        return weight
+        return total
 
     def _wanted(self, child: Node, parents: list[Found]) -> Iterator[list[tuple[Value, ...]]]:
         """The keys of the parents whose rows are wanted, in lists of the size of a query."""
@@ -329,7 +328,7 @@ def _hang(plan: _Plan, parent: Found, key: tuple[Value, ...], found: list[Found]
         record[child.name] = None
 
 
-def _weight(rows: list[Row]) -> int:
+def weight(rows: Sequence[Row]) -> int:
     """About the bytes of rows, by some of them."""
     if not rows:
         return 0

@@ -6,7 +6,8 @@ Reads see one snapshot; a page of roots takes one query for each table, however 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -71,10 +72,17 @@ class TablesReading:
     def _key_places(self) -> tuple[int, ...]:
         return self.root.places(self.root.key)
 
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """A snapshot, once the shape is known: a pool may have one connection only."""
+        _ = self.reader
+        with self.database.reading(self.where) as connection:
+            yield connection
+
     def page(self, range_: Json, position: Json, limit: int) -> Page:
         """Up to ``limit`` blocks of a range after a position, in one snapshot."""
         conditions = between(self.root, self.dialect, range_, position, self.where)
-        with self.database.reading(self.where) as connection:
+        with self._reading() as connection:
             found, weight = self.reader.read(connection, conditions, limit)
         last = to_json(self._key(found[-1])) if len(found) == limit else None
         damaged = [(self.id_of(one), one.problem) for one in found if one.problem]
@@ -86,7 +94,7 @@ class TablesReading:
 
         An id of another kind than the key's column holds is the id of no block.
         """
-        with self.database.reading(self.where) as connection:
+        with self._reading() as connection:
             return self.read_on(connection, ids)
 
     def read_on(self, connection: Connection, ids: Sequence[Value]) -> list[Block | None]:
@@ -151,7 +159,7 @@ class TablesCollection(TablesReading):
 
     def count(self) -> int:
         """The number of roots, counted."""
-        with self.database.reading(self.where) as connection:
+        with self._reading() as connection:
             return self._count(connection)
 
     def _count(self, connection: Connection) -> int:
@@ -160,7 +168,7 @@ class TablesCollection(TablesReading):
 
     def statistics(self) -> Statistics:
         """Blocks by the server's own estimate where there are many; bytes from a sample."""
-        with self.database.reading(self.where) as connection:
+        with self._reading() as connection:
             estimate = self._estimate(connection)
             exact = estimate is None or estimate < _COUNTED
             blocks = self._count(connection) if exact or estimate is None else estimate
@@ -189,7 +197,7 @@ class TablesCollection(TablesReading):
 
     def split(self, parts: int) -> list[Json]:
         """Ranges of about as many roots each, open at both ends."""
-        with self.database.reading(self.where) as connection:
+        with self._reading() as connection:
             bounds = [to_json(key) for key in self._spread(connection, parts)]
         edges: list[Json] = [None, *bounds, None]
         return [[edges[i], edges[i + 1]] for i in range(len(edges) - 1)]
@@ -214,7 +222,7 @@ class TablesCollection(TablesReading):
 
     def sample(self, size: int) -> list[Block]:
         """Blocks at even distances over the key's order."""
-        with self.database.reading(self.where) as connection:
+        with self._reading() as connection:
             keys = self._spread(connection, size + 1)
             if len(keys) < size:
                 found, _ = self.reader.read(connection, [], size)
@@ -233,7 +241,7 @@ class TablesCollection(TablesReading):
             .order_by(*columns)
             .limit(limit)
         )
-        with self.database.reading(self.where) as connection:
+        with self._reading() as connection:
             keys = [_decoded(codecs, row) for row in fetch(connection, query, self.dialect)]
         return [id_of(key) for key in keys], to_json(keys[-1]) if len(keys) == limit else None
 

@@ -6,10 +6,12 @@ in another order than its rows would have: each raises DoesNotFit with the block
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime as dt
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
+from uuid import UUID
 
 from migrator.errors import DoesNotFit
 from migrator.model import value as v
@@ -18,11 +20,13 @@ from migrator.model.canonical import encode
 from migrator.model.path import child as child_path
 from migrator.model.rules import CorruptBlock, assemble
 from migrator.model.value import Record, Value, show
-from migrator.stores.sql.columns import Codec
 from migrator.stores.sql.documents import JSON_NULL
 from migrator.stores.sql.keys import id_of
+from migrator.stores.sql.rows import weight
 from migrator.stores.sql.shape import Node
 from migrator.stores.sql.unfit import Unfit
+
+Form: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(slots=True)
@@ -33,7 +37,7 @@ class Written:
     path: str
     values: list[Value]
     raw: list[Any]
-    key: bytes
+    key: Form
 
 
 @dataclass
@@ -50,6 +54,44 @@ def canonical(values: Sequence[Value]) -> bytes:
     return b"".join(b"J" if value is JSON_NULL else encode(value) for value in values)
 
 
+_PLAIN = (str, int, v.Int64, bytes, UUID, dt.date, dt.datetime)
+
+
+def form(values: Sequence[Value]) -> Form:
+    """A key's values in a form that is equal where the columns' own values are."""
+    if all(type(value) in _PLAIN for value in values):
+        return tuple(values)
+    return tuple([value if type(value) in _PLAIN else encode(value) for value in values])
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """What is asked of a column for every row. ``link``: its place in the parent's key."""
+
+    name: str
+    encode: Callable[[Value], Any]
+    link: int | None
+    position: bool
+    json: bool
+    generated: bool
+    needed: bool
+
+
+def _columns(node: Node) -> list[_Column]:
+    return [
+        _Column(
+            codec.name,
+            codec.encode,
+            node.parent.index(codec.name) if codec.name in node.parent else None,
+            codec.name == node.position,
+            codec.json,
+            codec.column.generated is not None,
+            not codec.column.nullable and codec.column.generated is None,
+        )
+        for codec in node.codecs
+    ]
+
+
 def unfold(root: Node, blocks: Sequence[Block], where: str) -> Unfolded:
     """The rows of whole blocks. Raises DoesNotFit."""
     return _Unfolder(root, where).run(blocks)
@@ -60,7 +102,13 @@ class _Unfolder:
         self.root = root
         self.where = where
         self.out = Unfolded({node: [] for node in root.walk()})
-        self.seen: dict[tuple[Node, bytes], str] = {}
+        self.seen: dict[tuple[Node, Form], tuple[Block, str]] = {}
+        self.columns = {node: _columns(node) for node in root.walk()}
+        self.known = {
+            node: {c.name for c in self.columns[node] if not c.position}
+            | {child.name for child in node.children}
+            for node in root.walk()
+        }
         self.block = Block(None, {})
 
     def refuse(self, why: str, path: str, hint: str = "") -> NoReturn:
@@ -87,6 +135,7 @@ class _Unfolder:
                 )
             if any(codec.column.folds for codec in self.root.codecs_of(self.root.key)):
                 self.out.doubtful[encode(block.id)] = block
+        self.out.bytes = sum(weight([row.raw for row in rows]) for rows in self.out.rows.values())
         return self.out
 
     def row(
@@ -95,92 +144,97 @@ class _Unfolder:
         if type(record) is not dict:
             self.refuse(f"a row of {node.info.name} is made of a record", path)
         self._check_fields(node, record, path)
-        restored = dict(zip(node.parent, parent, strict=True))
         values: list[Value] = []
         raw: list[Any] = []
-        for codec in node.codecs:
-            at = child_path(path, codec.name)
-            if codec.name == node.position:
-                value: Value = index
+        for column in self.columns[node]:
+            name = column.name
+            if column.link is not None:
+                value = self._linked(column, record, parent[column.link], path)
+            elif column.position:
+                value = index
+            elif name in record:
+                value = record[name]
             else:
-                value = self._value(node, codec, record, restored, at)
+                value = self._absent(node, column, path)
+            if type(value) is v.Ref:
+                value = value.id
+            if value is None and name in record:
+                value = self._null(node, column, path)
+            try:
+                if value is None:
+                    self._check_null(column, path)
+                    raw.append(None)
+                else:
+                    raw.append(column.encode(None if value is JSON_NULL else value))
+            except Unfit as error:
+                self.unfit(error, child_path(path, name))
             values.append(value)
-            raw.append(self._raw(codec, value, at))
-        key = self._row_key(node, values, path)
-        self.out.bytes += sum(len(x) if isinstance(x, (str, bytes)) else 8 for x in raw)
-        written = Written(self.block, path, values, raw, key)
+        written = Written(self.block, path, values, raw, self._row_key(node, values, path))
         self.out.rows[node].append(written)
         for below in node.children:
-            refs = tuple(values[i] for i in node.places(below.refs))
+            refs = tuple([values[i] for i in node.places(below.refs)])
             self._children(below, record, child_path(path, below.name), refs)
         return written
 
+    def unfit(self, error: Unfit, at: str) -> NoReturn:
+        below = error.path if error.path.startswith("[") or not error.path else "." + error.path
+        self.refuse(error.why, at + below)
+
     def _check_fields(self, node: Node, record: dict[str, Value], path: str) -> None:
-        known = {child.name for child in node.children}
         for name in record:
-            if name not in known and (name not in node.at or name == node.position):
+            if name not in self.known[node]:
                 self.refuse(
                     f"table {node.info.name} has no column for it",
                     child_path(path, name),
                     "add the column, declare a child table, or drop the field with an evolution",
                 )
 
-    def _value(
-        self,
-        node: Node,
-        codec: Codec,
-        record: dict[str, Value],
-        restored: dict[str, Value],
-        at: str,
-    ) -> Value:
-        absent = node.spec.nulls == "absent"
-        if codec.name in restored:
-            value = restored[codec.name]
-            if codec.name not in record:
-                return value
-            if encode(value) == encode(record[codec.name]):
-                self.refuse("it repeats the parent's key, which the table's link tells", at)
-        elif codec.name not in record:
-            if not (absent or codec.json or codec.column.generated is not None):
-                self.refuse(
-                    "it is absent, and the table would give it back as null",
-                    at,
-                    'say nulls="absent" in tables(...), or add a default with an evolution',
-                )
-            return None
-        value = record[codec.name]
-        if type(value) is v.Ref:
-            value = value.id
-        if value is None:
-            if codec.json:
-                return JSON_NULL
-            if absent:
-                self.refuse('with nulls="absent" it would come back as absent, and is null', at)
-        return value
+    def _linked(self, column: _Column, record: dict[str, Value], link: Value, path: str) -> Value:
+        """The parent's key, or what the record holds instead of it."""
+        if column.name not in record:
+            return link
+        own = record[column.name]
+        if encode(own) == encode(link):
+            self.refuse(
+                "it repeats the parent's key, which the table's link tells",
+                child_path(path, column.name),
+            )
+        return own
 
-    def _raw(self, codec: Codec, value: Value, at: str) -> Any:
-        try:
-            if value is JSON_NULL:
-                return codec.encode(None)
-            if value is not None:
-                return codec.encode(value)
-        except Unfit as error:
-            below = error.path if error.path.startswith("[") or not error.path else "." + error.path
-            self.refuse(error.why, at + below)
-        if not codec.column.nullable and codec.column.generated is None:
-            self.refuse(f"column {codec.name} takes no NULL", at)
+    def _absent(self, node: Node, column: _Column, path: str) -> Value:
+        if not (node.spec.nulls == "absent" or column.json or column.generated):
+            self.refuse(
+                "it is absent, and the table would give it back as null",
+                child_path(path, column.name),
+                'say nulls="absent" in tables(...), or add a default with an evolution',
+            )
         return None
 
-    def _row_key(self, node: Node, values: list[Value], path: str) -> bytes:
+    def _null(self, node: Node, column: _Column, path: str) -> Value:
+        if column.json:
+            return JSON_NULL
+        if node.spec.nulls == "absent":
+            self.refuse(
+                'with nulls="absent" it would come back as absent, and is null',
+                child_path(path, column.name),
+            )
+        return None
+
+    def _check_null(self, column: _Column, path: str) -> None:
+        if column.needed:
+            self.refuse(f"column {column.name} takes no NULL", child_path(path, column.name))
+
+    def _row_key(self, node: Node, values: list[Value], path: str) -> Form:
         if not node.key:
-            return b""
+            return ()
         parts = [values[i] for i in node.places(node.key)]
         if None in parts:
             self.refuse(f"its key {list(node.key)} is null in part", path)
-        key = canonical(parts)
+        key = form(parts)
         if (node, key) in self.seen:
-            self.refuse(f"it has the key of {self.seen[node, key]}: {show(parts)}", path)
-        self.seen[node, key] = f"{show(self.block.id)} {path}".strip()
+            block, there = self.seen[node, key]
+            self.refuse(f"it has the key of {show(block.id)} {there}: {show(parts)}", path)
+        self.seen[node, key] = (self.block, path)
         return key
 
     def _children(

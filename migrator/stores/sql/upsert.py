@@ -1,12 +1,13 @@
 """The statements that write rows: one for each system, values always as parameters.
 
-PostgreSQL takes a column as one array of texts, which the server casts: a statement for
+PostgreSQL takes texts, by COPY or a column as an array, and casts them itself: a statement for
 thousands of rows, and no literal anywhere. SQLite and MySQL take rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any
 
 from sqlalchemy.engine import Connection
 
@@ -15,7 +16,8 @@ from migrator.stores.sql.options import Dialect
 from migrator.stores.sql.shape import Node, unique_keys
 from migrator.stores.sql.unfold import Written
 
-_CHUNK = 2000
+_MANY = 100
+_GIVEN = "migrator_given"
 
 
 def upsert(connection: Connection, dialect: Dialect, node: Node, rows: list[Written]) -> None:
@@ -36,15 +38,29 @@ def upsert(connection: Connection, dialect: Dialect, node: Node, rows: list[Writ
     always = any(codec.column.identity == "always" for codec in columns)
     fixed = " OVERRIDING SYSTEM VALUE" if always else ""
     casts = ", ".join(f"CAST(c{i} AS {codec.cast})" for i, codec in enumerate(columns))
+    head = f"INSERT INTO {table} ({names}){fixed} SELECT {casts.replace('%', '%%')} FROM "  # noqa: S608
+    if len(rows) >= _MANY:
+        _copy(connection, head, tail, places, rows)
+        return
     arrays = ", ".join("CAST(%s AS text[])" for _ in columns)
     aliases = ", ".join(f"c{i}" for i in range(len(columns)))
-    statement = (
-        f"INSERT INTO {table} ({names}){fixed} "  # noqa: S608
-        f"SELECT {casts.replace('%', '%%')} FROM unnest({arrays}) AS given({aliases}){tail}"
-    )
-    for chunk in _chunks(rows):
-        given = tuple([row.raw[i] for row in chunk] for i in places)
-        connection.exec_driver_sql(statement, given)
+    given = tuple([row.raw[i] for row in rows] for i in places)
+    connection.exec_driver_sql(f"{head}unnest({arrays}) AS given({aliases}){tail}", given)
+
+
+def _copy(
+    connection: Connection, head: str, tail: str, places: tuple[int, ...], rows: list[Written]
+) -> None:
+    """By COPY into a table of this transaction's own, and from there with the same casts."""
+    fields = ", ".join(f"c{i} text" for i in range(len(places)))
+    connection.exec_driver_sql(f"CREATE TEMPORARY TABLE {_GIVEN} ({fields}) ON COMMIT DROP")
+    raw: Any = connection.connection.driver_connection
+    pick = itemgetter(*places) if len(places) > 1 else lambda values: (values[places[0]],)
+    with raw.cursor() as cursor, cursor.copy(f"COPY {_GIVEN} FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(pick(row.raw))
+    connection.exec_driver_sql(f"{head}{_GIVEN}{tail}")
+    connection.exec_driver_sql(f"DROP TABLE {_GIVEN}")
 
 
 def _on_conflict(connection: Connection, node: Node, columns: list[Codec]) -> str:
@@ -86,11 +102,6 @@ def update(connection: Connection, node: Node, rows: list[Written]) -> None:
 
 def _written(node: Node) -> list[Codec]:
     return [codec for codec in node.codecs if codec.column.generated is None]
-
-
-def _chunks(rows: list[Written]) -> Iterator[list[Written]]:
-    for start in range(0, len(rows), _CHUNK):
-        yield rows[start : start + _CHUNK]
 
 
 def _quote(connection: Connection, name: str) -> str:

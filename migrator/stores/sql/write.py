@@ -25,7 +25,7 @@ from migrator.stores.sql.errors import is_unique
 from migrator.stores.sql.keys import among, bind
 from migrator.stores.sql.rows import Found
 from migrator.stores.sql.shape import Node, unique_keys
-from migrator.stores.sql.unfold import Unfolded, Written, canonical, unfold
+from migrator.stores.sql.unfold import Form, Unfolded, Written, canonical, form, unfold
 from migrator.stores.sql.upsert import insert, update, upsert
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Writer:
         if node.up is None or not node.children or not node.key:
             return
         places = node.places(node.key)
-        there = {canonical([found.values[i] for i in places]) for found in held[node]}
+        there = {form([found.values[i] for i in places]) for found in held[node]}
         fresh = [row for row in rows if row.key not in there]
         codecs = node.codecs_of(node.key)
         columns = [node.table.c[name] for name in node.key]
@@ -138,15 +138,15 @@ class Writer:
             update(connection, node, [row for row in rows if row.key in there])
             insert(connection, node, [row for row in rows if row.key not in there])
 
-    def _there(self, connection: Connection, node: Node, rows: list[Written]) -> set[bytes]:
+    def _there(self, connection: Connection, node: Node, rows: list[Written]) -> set[Form]:
         codecs, places = node.codecs_of(node.key), node.places(node.key)
         columns = [node.table.c[name] for name in node.key]
-        found: set[bytes] = set()
+        found: set[Form] = set()
         for start in range(0, len(rows), _CHUNK):
             chunk = [[row.raw[i] for i in places] for row in rows[start : start + _CHUNK]]
             query = sa.select(*columns).where(among(codecs, columns, chunk, self.dialect))
             for row in connection.execute(query):
-                found.add(canonical([_decode(c, x) for c, x in zip(codecs, row, strict=True)]))
+                found.add(form([_decode(c, x) for c, x in zip(codecs, row, strict=True)]))
         return found
 
     def _delete(self, connection: Connection, node: Node, gone: list[list[Any]]) -> None:
@@ -240,12 +240,12 @@ class Writer:
                     values = [row.values[i] for i in node.places(names)]
                     if None in values or set(names) == set(node.key):
                         continue
-                    form = canonical(values)
+                    same = canonical(values)
                     other = self._holder(connection, node, names, row)
-                    if other is None and (names, form) in seen:
-                        twin = seen[names, form]
+                    if other is None and (names, same) in seen:
+                        twin = seen[names, same]
                         other = show([twin.values[i] for i in node.places(node.key)])
-                    seen[names, form] = row
+                    seen[names, same] = row
                     if other is not None:
                         return self._clashing(node, names, row, other)
         return DoesNotFit(f"a unique key of {node.info.name} is taken", where=self.where)
@@ -273,7 +273,7 @@ class Writer:
         codecs = node.codecs_of(node.key)
         for found in connection.execute(sa.select(*columns).where(*where)):
             key = [_decode(codec, x) for codec, x in zip(codecs, found, strict=True)]
-            if canonical(key) != row.key:
+            if form(key) != row.key:
                 return show(key)
         return None
 
@@ -304,7 +304,7 @@ def _changes(node: Node, rows: list[Written], held: list[Found]) -> _Changes:
         _keyless(node, rows, held, changes)
         return changes
     places = node.places(node.key)
-    there = {canonical([found.values[i] for i in places]): found.values for found in held}
+    there = {form([found.values[i] for i in places]): found.values for found in held}
     for row in rows:
         values = there.pop(row.key, None)
         if values is None:
