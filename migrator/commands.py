@@ -388,7 +388,7 @@ def _engine(
             _refuse_changed(project, run)
         scene = Scene(
             run, frozen_plan(run), project.routes(revision), control, lease, terms.workers,
-            watcher or Nobody(), Retry(stop=stop), stop,
+            watcher or Nobody(), Retry(stop=stop, check=lease.check), stop,
         )  # fmt: skip
         yield Engine(scene)
 

@@ -31,24 +31,33 @@ log = structlog.get_logger("migrator.retry")
 class Retry:
     """Calls a store until it answers, for at most ``seconds``; counts what it repeated.
 
-    Raises Interrupted where ``stop`` was set while it waited.
+    Raises Interrupted where ``stop`` was set while it waited, and whatever ``check`` raises,
+    which is asked before each sending: who lost the right to write must not send a page late.
 
     Only idempotent requests may go through here: a request whose outcome is unknown is sent
     again as it was (R6).
     """
 
     def __init__(
-        self, seconds: float = GIVE_UP_SECONDS, stop: threading.Event | None = None
+        self,
+        seconds: float = GIVE_UP_SECONDS,
+        stop: threading.Event | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self.repeated = 0
         self._seconds = seconds
         self._stop = stop or threading.Event()
+        self._check = check
 
     def __call__(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return call(*args, **kwargs)
+            return self._send(call, *args, **kwargs)
         except Transient:
             return self._again(call, *args, **kwargs)
+
+    def _send(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        self._check()
+        return call(*args, **kwargs)
 
     def _again(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         retrying = Retrying(
@@ -60,7 +69,8 @@ class Retry:
             reraise=True,
         )
         try:
-            return retrying(call, *args, **kwargs)
+            answer: T = retrying(self._send, call, *args, **kwargs)
+            return answer
         except Transient as error:
             if self._stop.is_set():
                 raise Interrupted("stopped, nothing lost", where=error.where) from error
@@ -71,4 +81,4 @@ class Retry:
         error = state.outcome.exception() if state.outcome else None
         where = getattr(error, "where", "")
         wait = state.next_action.sleep if state.next_action else 0.0
-        log.warning("retry", where=where, error=str(error).splitlines()[0], wait=round(wait, 2))
+        log.warning("retry", where=where, error=str(error).partition("\n")[0], wait=round(wait, 2))

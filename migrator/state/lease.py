@@ -41,15 +41,34 @@ def _started(pid: int) -> str:
     return stat.rpartition(")")[2].split()[19]
 
 
+def _host() -> str:
+    """This boot of this host, and whose process ids these are: a container has its own."""
+    return f"{_boot_id()} {os.readlink('/proc/self/ns/pid')}"
+
+
 def _me() -> str:
     pid = os.getpid()
-    return json.dumps({"boot": _boot_id(), "pid": pid, "started": _started(pid)})
+    return json.dumps({"boot": _host(), "pid": pid, "started": _started(pid)})
 
 
 def _is_gone(holder: str) -> bool:
     """Whether the holder is a process of this boot of this host that has ended."""
     who = json.loads(holder)
-    return bool(who["boot"] == _boot_id() and _started(who["pid"]) != who["started"])
+    if who["boot"] != _host():
+        return False
+    started = _started(who["pid"])
+    return started != who["started"] if started else not _is_there(who["pid"])
+
+
+def _is_there(pid: int) -> bool:
+    """Whether there is a process of this number, also one that /proc hides from us."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 class Lease:
@@ -134,7 +153,7 @@ class Lease:
 
     def _refuse_if_alive(self, row: sa.Row[tuple[object, ...]], watched: object) -> None:
         who = json.loads(row.holder)
-        here = who["boot"] == _boot_id()
+        here = who["boot"] == _host()
         if here or (watched is not None and watched != (row.generation, row.counter)):
             place = f"process {who['pid']} on this host" if here else "a process on another host"
             raise Refused(
