@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -93,7 +94,7 @@ def main(args: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        output.silence(sys.stdout)
         return 0
     except BaseException as error:  # noqa: BLE001  (the last line of defence)
         return _tell(error, options, options.json or _wants_json(words))
@@ -109,7 +110,13 @@ def _tell(error: BaseException, options: Options, as_json: bool) -> int:
     told.hint = options.complete(told.hint)
     if os.environ.get("MIGRATOR_DEBUG"):
         traceback.print_exception(error)
-    output.tell_error(told, as_json=as_json)
+    try:
+        output.tell_error(told, as_json=as_json)
+    except OSError:
+        # Standard output goes to a full disk; the other one may still reach somebody.
+        output.silence(sys.stdout)
+        with suppress(OSError):
+            output.tell_error(told, as_json=False)
     return told.exit_code
 
 

@@ -61,8 +61,12 @@ def _write(stream: TextIO, text: str) -> None:
         stream.write(text + "\n")
         stream.flush()
     except BrokenPipeError:
-        # What is written from here on, also at exit, goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        silence(stream)
+
+
+def silence(stream: TextIO) -> None:
+    """Have what is written from here on, also at exit, go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def tell_error(error: MigratorError, *, as_json: bool) -> None:

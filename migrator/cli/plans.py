@@ -54,7 +54,7 @@ def plan_command(
     from migrator import commands
 
     with options.project() as project:
-        name = revision or commands.pending(project)
+        name = commands.pending(project) if revision is None else revision
         if name is None:
             return _nothing_to_do(options)
         made = _make(options, project, name, full=full)
@@ -165,7 +165,7 @@ def apply_command(
     from migrator import commands
 
     with options.project() as project:
-        name = plan or commands.pending(project)
+        name = commands.pending(project) if plan is None else plan
         if name is None or (not commands.is_plan_file(name) and _finished(project, name)):
             return _nothing_to_do(options, name)
         run = _run_of(project, name)

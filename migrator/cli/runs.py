@@ -33,7 +33,7 @@ def verify_command(options: Options, revision: str | None, workers: int) -> int:
     from migrator.render.runs import verification_lines
 
     with options.project() as project:
-        name = revision or _last(project)
+        name = _last(project) if revision is None else revision
         with (
             stoppable(f"migrator verify {name}") as stop,
             Watch(options) as watch,

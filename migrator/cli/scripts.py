@@ -25,7 +25,7 @@ def init_command(options: Options, folder: Path) -> None:
     from migrator.cli.results import Initialised
     from migrator.commands import init
 
-    written = [str(nearest(path)) for path in init(folder)]
+    written = [f"{nearest(path)}{'/' * path.is_dir()}" for path in init(folder)]
     if options.json:
         tell_json(Initialised(written=written))
         return

@@ -41,7 +41,10 @@ def decode_plan(data: bytes, where: str) -> Plan:
 
 
 def write_plan(plan: Plan, path: Path) -> None:
-    """Write a plan file, whole or not at all."""
+    """Write a plan file, whole or not at all. Raises Failed, also for what is no file."""
+    if path.exists() and not path.is_file():
+        # A device or pipe would be replaced by a file of its name.
+        raise Failed("the plan can't be written: it is no file", where=str(path))
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from migrator.model.plan import BlockDiff, EntryLine, Finding, MovePlan, Place, Plan, Severity
-from migrator.render.text import Line, Style, blocks, duration, shown, size
+from migrator.render.text import Line, Style, blocks, duration, shown, size, some
 
 _MOST_CHANGED = 2
 _MOST_KINDS = 8
+_WIDTH = 90
 _SIGNS: dict[str, Style] = {"+": "green", "-": "red", "~": "yellow", "=": "dim"}
 _FINDINGS: tuple[tuple[Severity, str, str, Style], ...] = (
     ("error", "error", "the plan can't be applied", "red"),
@@ -33,7 +34,7 @@ def plan_lines(plan: Plan) -> Iterator[Line]:
 def _move(move: MovePlan, *, full: bool) -> Iterator[Line]:
     yield Line(f"  {move.cls}    {_place(move.source)}   ->   {_place(move.target)}", "bold")
     for evolution in move.evolutions:
-        yield Line(f"      {evolution}")
+        yield from (Line(f"      {text}") for text in _wrapped(evolution))
     yield Line()
     yield from _counts(move)
     for sample in move.samples if full else _examples(move.samples):
@@ -41,6 +42,18 @@ def _move(move: MovePlan, *, full: bool) -> Iterator[Line]:
         yield from _example(sample)
     yield Line()
     yield from _facts(move)
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    """A list of many things on several lines."""
+    line = ""
+    for part in text.split(", "):
+        if line and len(line) + len(part) > _WIDTH:
+            yield line + ","
+            line = "    " + part
+        else:
+            line = f"{line}, {part}" if line else part
+    yield line
 
 
 def _place(place: Place) -> str:
@@ -122,9 +135,9 @@ def _kinds(move: MovePlan) -> Iterator[Line]:
     paths = len({kind.path for kind in move.kinds})
     odd = [kind for kind in move.kinds if kind.how != "native"]
     if not odd:
-        yield _fact("kinds", f"{paths:,} path{'' if paths == 1 else 's'}, all held natively")
+        yield _fact("kinds", f"{some(paths, 'path')}, all held natively")
         return
-    yield _fact("kinds", f"{paths:,} paths; not held natively:")
+    yield _fact("kinds", f"{some(paths, 'path')}; not held natively:")
     for kind in odd[:_MOST_KINDS]:
         how = f"tagged, in {kind.type}" if kind.how == "tagged" and kind.type else kind.how
         style: Style = "red" if kind.how == "refused" else ""
@@ -150,8 +163,9 @@ def _work(move: MovePlan) -> str:
     time = f"; about {duration(move.seconds)}" if move.seconds else ""
     rate = f", {move.rate:,.0f} blocks/s measured" if move.rate else ""
     return (
-        f"{blocks(move.read)} to read in {move.ranges} range{'' if move.ranges == 1 else 's'}; "
-        f"{move.requests_read:,} range reads, {move.requests_write:,} bulk writes{time}{rate}"
+        f"{blocks(move.read)} to read in {some(move.ranges, 'range')}; "
+        f"{some(move.requests_read, 'range read')}, "
+        f"{some(move.requests_write, 'bulk write')}{time}{rate}"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from migrator.render.text import Line, columns, first_line
+from migrator.render.text import Line, columns, first_line, some
 
 if TYPE_CHECKING:
     from migrator.commands import Current, KindRow, StoreStatus
@@ -32,10 +32,8 @@ def checked_lines(checked: Checked) -> Iterator[Line]:
     for remark in checked.remarks:
         yield Line(f"{remark.where}: {remark.what}", "yellow")
     heads = ", ".join(checked.heads) or "none"
-    yield Line(
-        f"{checked.revisions} revisions with {checked.moves} moves are in order; head: {heads}",
-        "green",
-    )
+    told = f"{some(checked.revisions, 'revision')} with {some(checked.moves, 'move')}"
+    yield Line(f"{told} in good order; head: {heads}", "green")
 
 
 def current_lines(found: Sequence[Current]) -> Iterator[Line]:

@@ -62,9 +62,14 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
+def some(number: int, word: str) -> str:
+    """``1 move``, ``2,000 moves``."""
+    return f"{number:,} {word}" + ("" if number == 1 else "s")
+
+
 def blocks(number: int) -> str:
     """``1 block``, ``2,000 blocks``."""
-    return f"{number:,} block" + ("" if number == 1 else "s")
+    return some(number, "block")
 
 
 def columns(rows: Iterable[Sequence[str]], *, indent: int = 0, gap: int = 2) -> Iterator[str]:

@@ -279,6 +279,7 @@ def test_no_command_at_all(shop: Project) -> None:
 def test_a_revision_that_is_not_there(shop: Project) -> None:
     for command in ("plan", "apply", "show", "verify", "rollback", "stamp"):
         assert "'0009'" in refused(shop(command, "0009"))
+        assert "''" in refused(shop(command, ""))
     assert "0009" in refused(shop("log", "0009"))
 
 
@@ -300,7 +301,16 @@ def test_a_plan_that_can_not_be_written(shop: Project) -> None:
     shop.write("plans", "a file where the folder should be")
     told = failed(shop("plan"))
     assert "plans" in told
-    assert failed(shop("plan", "-o", "migrations"))
+    for name in ("migrations", ".", "/", "plans/below/p.json"):
+        assert failed(shop("plan", "-o", name))
+
+
+@leaves
+def test_a_plan_is_written_over_no_device(shop: Project) -> None:
+    # Renaming a finished file onto it would leave a file where the pipe was.
+    os.mkfifo(shop.root / "pipe")
+    assert "it is no file" in failed(shop("plan", "-o", "pipe"))
+    assert (shop.root / "pipe").is_fifo()
 
 
 def test_new_scripts_that_make_no_sense(shop: Project) -> None:

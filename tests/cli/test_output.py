@@ -33,7 +33,7 @@ PLAN_0001 = """\
 
   kinds      8 paths, all held natively
   limits     largest block SIZE (Game:1); longest key SIZE of SIZE; 3 of 500 levels
-  work       3 blocks to read in 1 range; 1 range reads, 1 bulk writes; RATE
+  work       3 blocks to read in 1 range; 1 range read, 1 bulk write; RATE
   rollback   lossless, at any time before finish
 
 plans/0001.dev.json    apply it with:  migrator apply plans/0001.dev.json
@@ -190,6 +190,17 @@ def test_text_that_the_terminal_lacks_is_escaped(shop: Project) -> None:
         stdin=subprocess.DEVNULL, capture_output=True, check=True,
     )  # fmt: skip
     assert done.stdout.isascii()
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_an_output_that_is_full(shop: Project, format: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "migrator", "history", "--format", format],
+            cwd=shop.root, env=shop.environment, stdin=subprocess.DEVNULL,
+            stdout=full, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "failed: no space left on device\n")
 
 
 def test_main_returns_the_code_and_gives_no_traceback(
