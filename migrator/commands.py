@@ -23,8 +23,7 @@ from migrator.engine.run import Engine, refuse_filled
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Nobody, Scene, Watcher
 from migrator.errors import MigratorError, Refused
-from migrator.model.canonical import encode
-from migrator.model.move import Move
+from migrator.model.move import At, Move
 from migrator.model.phase import Phase
 from migrator.model.plan import Plan
 from migrator.places import refuse_needed, refuse_overlap
@@ -42,7 +41,7 @@ from migrator.project_files import init as init
 from migrator.retry import Retry
 from migrator.route import Route, open_route, pages
 from migrator.settings import Settings, load_settings
-from migrator.state import Control, Lease, Quarantined, Run, open_control
+from migrator.state import Control, Lease, Quarantined, Run, open_control, quarantine_key
 
 Progress = Callable[[str, int, int], None]
 
@@ -482,6 +481,16 @@ def finish(project: Project, revision: str, *, keep_source: bool) -> Run:
         return engine.run
 
 
+def held_at(project: Project, revision: str, side: str) -> list[str]:
+    """What a ``source`` or ``target`` consists of, by name: what dropping it would drop."""
+    found: list[str] = []
+    for move in project.moves(project.revision_id(revision)):
+        at: At = getattr(move, side)
+        tables = [] if at.tables is None else revisions.all_tables(at.tables)
+        found += [f"{at.store}:{each.table}" for each in tables] or [str(at)]
+    return found
+
+
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Where one run stands. ``changed``: when it got there, in seconds since 1970."""
 
@@ -575,12 +584,12 @@ def retry_quarantined(project: Project, revision: str) -> tuple[int, int]:
             # The canonical form can't be read back; the source itself names its keys.
             for range_ in scene.retry(route.source.split, 1) if aside else ():
                 for page in pages(route.source, range_, None, 500, scene.retry):
-                    gone.difference_update(encode(id).hex() for id, _ in page.damaged)
-                    ids = [b.id for b in page.blocks if encode(b.id).hex() in aside]
-                    gone.difference_update(encode(id).hex() for id in ids)
-                    bad = {encode(id).hex() for id in write_again(scene, route, ids)}
+                    gone.difference_update(quarantine_key(id) for id, _ in page.damaged)
+                    ids = [b.id for b in page.blocks if quarantine_key(b.id) in aside]
+                    gone.difference_update(quarantine_key(id) for id in ids)
+                    bad = {quarantine_key(id) for id in write_again(scene, route, ids)}
                     for id in ids:
-                        form = encode(id).hex()
+                        form = quarantine_key(id)
                         if form not in bad:
                             project.control.take_up(scene.run.id, route.number, form)
                     mended += len(ids) - len(bad)

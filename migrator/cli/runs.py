@@ -109,7 +109,7 @@ def abort_command(options: Options, revision: str, target: str | None) -> None:
 
     with options.project() as project:
         run = project.control.run(project.revision_id(revision))
-        places = _places(run, "target")
+        places = ", ".join(commands.held_at(project, revision, "target"))
         if target is None:
             words = f"migrator abort {revision} --drop-target, or --keep-target"
             need_terminal(options, words)
@@ -118,8 +118,8 @@ def abort_command(options: Options, revision: str, target: str | None) -> None:
     if options.json:
         tell_json(run_told(run))
     else:
-        what = "was dropped" if target == "drop" else "was kept"
-        tell(f"{run.revision} is aborted; {places} {what}")
+        what = "dropped" if target == "drop" else "kept"
+        tell(f"{run.revision} is aborted; {what}: {places}")
 
 
 @click.command("finish")
@@ -136,7 +136,7 @@ def finish_command(options: Options, revision: str, keep_source: bool, yes: bool
 
     with options.project() as project:
         run = project.control.run(project.revision_id(revision))
-        sources = _places(run, "source")
+        sources = ", ".join(commands.held_at(project, revision, "source"))
         if run.phase is Phase.CUT_OVER and not yes:
             more = " --keep-source" if keep_source else ""
             need_terminal(options, f"migrator finish {revision}{more} --yes")
@@ -146,8 +146,8 @@ def finish_command(options: Options, revision: str, keep_source: bool, yes: bool
     if options.json:
         tell_json(run_told(run))
     else:
-        what = "was kept" if keep_source else "was dropped"
-        tell(f"{run.revision} is finished: {targets} holds the data, {sources} {what}")
+        what = "kept" if keep_source else "dropped"
+        tell(f"{run.revision} is finished: {targets} holds the data; {what}: {sources}")
 
 
 def _question(sources: str, keep_source: bool) -> str:

@@ -3,6 +3,7 @@
 ``load`` a folder of scripts into a ``Graph``; ask it for the ``moves`` of a revision.
 """
 
+from migrator.revisions.declared import all_tables
 from migrator.revisions.graph import Graph, load
 from migrator.revisions.new import FromSql, NewScript, new
 from migrator.revisions.report import Checked, HistoryEntry, Remark, Step, check, heads, history
@@ -17,6 +18,7 @@ __all__ = [
     "Remark",
     "Revision",
     "Step",
+    "all_tables",
     "check",
     "heads",
     "history",

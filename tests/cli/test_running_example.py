@@ -39,14 +39,17 @@ def test_from_an_empty_folder_to_the_end(tmp_path: Path) -> None:
     assert "primary is shop:game again" in migrator.done("rollback", "0001").out
     assert "primary shop:game   mirror docs:games" in migrator.done("status").out
     assert "docs:games is the primary now" in migrator.done("apply", "0001").out
-    assert "shop:game was kept" in migrator.done("finish", "0001", "--keep-source", "--yes").out
+    assert (
+        "kept: shop:game, shop:round"
+        in migrator.done("finish", "0001", "--keep-source", "--yes").out
+    )
     assert re.search(r"Game +docs:games +since 0001", migrator.done("current").out)
 
     migrator.done("new", "Each round an entry", "--repartition", "Game")
     script = next((tmp_path / "migrations").glob("0002*"))
     script.write_text(script.read_text().replace('# "/Game/*/FIELD[*]"', '"/Game/*/rounds[*]"'))
     assert "0002" in migrator.done("apply", "--yes").out
-    assert "docs:games was dropped" in migrator.done("finish", "0002", "--yes").out
+    assert "dropped: docs:games" in migrator.done("finish", "0002", "--yes").out
     assert "every revision is done" in migrator.done("apply").out
     assert "0002 is done" in migrator.done("apply", "0002").out
 
@@ -58,7 +61,7 @@ def test_from_an_empty_folder_to_the_end(tmp_path: Path) -> None:
 
 def test_an_abort_leaves_or_drops_what_was_copied(shop: Project) -> None:
     shop.done("apply", "0001", "--yes", "--until", "backfilled")
-    assert "docs:games was kept" in shop.done("abort", "0001", "--keep-target").out
+    assert "kept: docs:games" in shop.done("abort", "0001", "--keep-target").out
     shop.done("apply", "0001", "--yes", "--until", "shadow_read")
     # What lay there before this run is not its to drop.
     assert shop("abort", "0001", "--drop-target").code == 3

@@ -77,10 +77,12 @@ def test_a_yes_carries_it_out_and_finish_says_what_it_drops(shop: Project) -> No
     assert "docs:games is the primary now" in terminal.text
 
     finish = Terminal(shop, "finish", "0001")
-    finish.wait_for("DROP shop:game with all that is in it? There is no way back. [y/N]: ")
+    finish.wait_for(
+        "DROP shop:game, shop:round with all that is in it? There is no way back. [y/N]: "
+    )
     finish.say("y\n")
     assert finish.end() == 0
-    assert "shop:game was dropped" in finish.text
+    assert "dropped: shop:game, shop:round" in finish.text
 
 
 def test_abort_asks_what_to_do_with_the_target(shop: Project) -> None:
@@ -91,7 +93,7 @@ def test_abort_asks_what_to_do_with_the_target(shop: Project) -> None:
     terminal.wait_for("is not one of")
     terminal.say("drop\n")
     assert terminal.end() == 0
-    assert "docs:games was dropped" in terminal.text
+    assert "dropped: docs:games" in terminal.text
 
 
 def test_ctrl_c_is_an_answer_too(shop: Project) -> None:
