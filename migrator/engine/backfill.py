@@ -21,7 +21,7 @@ from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value, show
 from migrator.ports import Page
 from migrator.route import Route, extra_blocks, pages
-from migrator.state import Quarantined, Task
+from migrator.state import Quarantined, Task, quarantine_key
 
 COUNTED = ("read", "create", "change", "leave", "delete", "quarantined", "bytes")
 
@@ -192,9 +192,11 @@ class _Backfill:
 
 
 def quarantined(route: Route, id: Value, path: str, reason: str) -> Quarantined:
-    """The record of a block in quarantine; its key is kept in canonical form."""
+    """The record of a block in quarantine."""
     shown = route.name(id)
-    return Quarantined(route.number, encode(id).hex(), shown, show(path), show(reason), time.time())
+    return Quarantined(
+        route.number, quarantine_key(id), shown, show(path), show(reason), time.time()
+    )
 
 
 def _delete_extra(scene: Scene, route: Route, task: Task) -> None:

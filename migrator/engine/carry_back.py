@@ -15,6 +15,7 @@ from migrator.model.canonical import encode
 from migrator.model.diff import same_block
 from migrator.model.rules import CorruptBlock
 from migrator.route import Route, pages
+from migrator.state import quarantine_key
 
 
 def carry_back(scene: Scene, route: Route) -> dict[str, int]:
@@ -29,12 +30,14 @@ def carry_back(scene: Scene, route: Route) -> dict[str, int]:
     for range_ in scene.retry(route.source.split, 1):
         for page in pages(route.source, range_, None, limit, scene.retry):
             scene.check()
-            _delete(scene, route, [b for b in page.blocks if encode(b.id) not in aside], done)
+            _delete(
+                scene, route, [b for b in page.blocks if quarantine_key(b.id) not in aside], done
+            )
     return done
 
 
 def _write(
-    scene: Scene, route: Route, blocks: list[Block], aside: frozenset[bytes], done: dict[str, int]
+    scene: Scene, route: Route, blocks: list[Block], aside: frozenset[str], done: dict[str, int]
 ) -> None:
     keys = [route.sources(block) for block in blocks]
     flat = [key for each in keys for key in each]
@@ -53,8 +56,8 @@ def _write(
         done["create" if old is None else "change"] += 1
     if writes:
         scene.retry(route.source.write, writes)
-    for form in aside.intersection(encode(each[0]) for each in keys if each):
-        scene.control.take_up(scene.run.id, route.number, form.hex())
+    for key in aside.intersection(quarantine_key(each[0]) for each in keys if each):
+        scene.control.take_up(scene.run.id, route.number, key)
 
 
 def _delete(scene: Scene, route: Route, blocks: list[Block], done: dict[str, int]) -> None:

@@ -25,7 +25,7 @@ from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.ports import Collection, Json, Observer
 from migrator.route import Route, pages
-from migrator.state import Task
+from migrator.state import Task, quarantine_key
 
 MOST_TOLD = 1_000
 PATHS_TOLD = 20
@@ -66,8 +66,12 @@ class _Pass:
     route: Route
     source: Observer
     target: Observer
-    aside: frozenset[bytes]
+    aside: frozenset[str]
     found: Verification
+
+    def is_aside(self, id: Value) -> bool:
+        """Whether a key of the source is in quarantine."""
+        return bool(self.aside) and quarantine_key(id) in self.aside
 
     def tell(self, block_id: Value, what: str, paths: list[str]) -> None:
         told = Mismatched(key=self.route.name(block_id), what=what, paths=paths[:PATHS_TOLD])
@@ -135,14 +139,14 @@ def _forth(walk: _Pass, task: Task) -> None:
         scene.check()
         done = dict.fromkeys(("equal", "differ", "missing", "quarantined", "rechecked", _KEYS), 0)
         for block in page.blocks:
-            done["quarantined"] += encode(block.id) in walk.aside
+            done["quarantined"] += walk.is_aside(block.id)
         for id, reason in page.damaged:
-            if encode(id) in walk.aside:
+            if walk.is_aside(id):
                 done["quarantined"] += 1
             else:
                 done["differ"] += 1
                 walk.tell(id, "differs", [f"(whole): can't be read: {reason}"])
-        _compare(walk, [b for b in page.blocks if encode(b.id) not in walk.aside], done)
+        _compare(walk, [b for b in page.blocks if not walk.is_aside(b.id)], done)
         task = _checkpoint(walk, task, page.next, done)
         scene.watcher.advances("verify", route.cls, len(page.blocks), page.bytes)
 
@@ -230,7 +234,7 @@ def _has_source(walk: _Pass, ids: list[Value]) -> Iterable[tuple[Value, bool]]:
     flat = [key for each in keys for key in each]
     there = {encode(b.id) for b in retry(walk.source.read, flat) if b is not None}
     # What is in quarantine is not in the mirror: a block under its key was written there later.
-    there -= walk.aside
+    there -= {encode(key) for key in flat if walk.is_aside(key)}
     for id, each in zip((b.id for b in blocks if b is not None), keys, strict=True):
         yield id, any(encode(key) in there for key in each)
 

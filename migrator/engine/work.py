@@ -89,12 +89,10 @@ class Scene:
         return self.control.plan_tasks(self.run.id, route.number, work, ranges())
 
 
-def keys_aside(scene: Scene, route: Route) -> frozenset[bytes]:
-    """The keys of a move that are in quarantine, in canonical form."""
+def keys_aside(scene: Scene, route: Route) -> frozenset[str]:
+    """The keys of a move that are in quarantine, as ``quarantine_key`` gives them."""
     return frozenset(
-        bytes.fromhex(item.key)
-        for item in scene.control.quarantined(scene.run.id)
-        if item.move == route.number
+        item.key for item in scene.control.quarantined(scene.run.id) if item.move == route.number
     )
 
 

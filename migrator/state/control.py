@@ -7,6 +7,7 @@ compare-and-sets, so that two processes never both believe that they made one (R
 from __future__ import annotations
 
 import getpass
+import hashlib
 import json
 import os
 import platform
@@ -22,7 +23,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, RowMapping
 
 from migrator.errors import Failed, Refused, Terminal, Transient
+from migrator.model.canonical import encode
 from migrator.model.phase import Phase
+from migrator.model.value import Value
 from migrator.ports import StoreSettings
 from migrator.state import tables as t
 
@@ -63,9 +66,23 @@ class Task:
     intent: Mapping[str, int] | None = None
 
 
+KEY_LENGTH = 700
+
+
+def quarantine_key(id: Value) -> str:
+    """The key under which a block lies in quarantine: its canonical form, or a digest of it.
+
+    Keys have no bound of length, columns of a primary key do.
+    """
+    form = encode(id)
+    if 2 * len(form) <= KEY_LENGTH:
+        return form.hex()
+    return "digest:" + hashlib.blake2b(form, digest_size=32).hexdigest()
+
+
 @dataclass(frozen=True)
 class Quarantined:
-    """A block that could not be written, and why."""
+    """A block that could not be written, and why; ``key`` is from ``quarantine_key``."""
 
     move: int
     key: str
@@ -435,6 +452,9 @@ def _version(c: Connection) -> str | None:
     return None if row is None else str(row[0])
 
 
+_UPGRADE_LOCK = 0x6D69677261746F72
+
+
 def _upgrade(control: Control) -> None:
     from alembic import command
     from alembic.config import Config
@@ -442,5 +462,12 @@ def _upgrade(control: Control) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "schema"))
     with control.transaction() as c:
+        # One at a time, all or nothing: the driver of SQLite would commit each table alone.
+        if c.dialect.name == "sqlite":
+            c.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            c.execute(sa.text("SELECT pg_advisory_xact_lock(:name)"), {"name": _UPGRADE_LOCK})
+        if _version(c) == HEAD:
+            return  # somebody else was faster
         config.attributes["connection"] = c
         command.upgrade(config, "head")

@@ -1,0 +1,125 @@
+"""The control database: its first start, foreign files, long keys; on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from migrator import commands
+from migrator.errors import MigratorError, Refused, Waiting
+from tests.engine.games import contents, fill, game, make_project, source, target
+from tests.engine.test_review import put, spoil
+
+
+@pytest.fixture
+def on_sqlite(tmp_path: Path) -> Path:
+    return make_project(tmp_path)
+
+
+@pytest.fixture
+def on_postgresql(tmp_path: Path, postgresql_url: str) -> Iterator[Path]:
+    name = f"control_{os.getpid()}"
+    url = sa.make_url(postgresql_url).set(drivername="postgresql+psycopg")
+    server = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with server.connect() as c:
+        c.execute(sa.text(f"DROP DATABASE IF EXISTS {name}"))
+        c.execute(sa.text(f"CREATE DATABASE {name}"))
+    config = make_project(tmp_path, oversize="quarantine")
+    mine = url.set(drivername="postgresql", database=name).render_as_string(hide_password=False)
+    config.write_text(f'[env.test]\ncontrol = "{mine}"\n' + config.read_text())
+    yield config
+    with server.connect() as c:
+        c.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
+    server.dispose()
+
+
+@pytest.fixture(params=["on_sqlite", "on_postgresql"])
+def config(request: pytest.FixtureRequest) -> Path:
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, Path)
+    return found
+
+
+def test_a_first_start_that_was_killed_midway_is_begun_again(config: Path) -> None:
+    pid = os.fork()
+    if pid == 0:
+        metadata_create = sa.event.listens_for(sa.engine.Engine, "before_cursor_execute")
+
+        @metadata_create
+        def kill(_c: object, _cursor: object, statement: str, *_: object) -> None:
+            if "CREATE TABLE migrator_log" in statement:
+                os.kill(os.getpid(), 9)
+
+        with commands.Project(config, "test") as project:
+            project.control.runs()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 9
+    with commands.Project(config, "test") as project:
+        assert project.control.runs() == []
+
+
+def test_several_first_starts_at_once(config: Path) -> None:
+    errors: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            with commands.Project(config, "test") as project:
+                project.control.runs()
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_a_file_that_is_no_database_is_told(on_sqlite: Path) -> None:
+    (on_sqlite.parent / ".migrator").mkdir()
+    (on_sqlite.parent / ".migrator" / "test.db").write_bytes(b"no database" * 100)
+    with (
+        commands.Project(on_sqlite, "test") as project,
+        pytest.raises(MigratorError, match="not a database"),
+    ):
+        project.control.runs()
+
+
+def test_a_newer_control_database_is_refused(config: Path) -> None:
+    with commands.Project(config, "test") as project, project.control.transaction() as c:
+        c.execute(sa.text("UPDATE migrator_state_version SET version_num = '0999'"))
+    with commands.Project(config, "test") as project, pytest.raises(Refused, match="0999"):
+        project.control.runs()
+
+
+def test_a_run_from_begin_to_end_with_a_long_odd_key(on_postgresql: Path) -> None:
+    long = "\ud800\0ключ'" * 90
+    with commands.Project(on_postgresql, "test") as project:
+        fill(source(project), [(str(n), game(n)) for n in range(5)] + [(long, game(7))])
+        spoil(project, "deep")
+        with project.stores.get("old").writing() as c:  # type: ignore[attr-defined]
+            c.execute(
+                "UPDATE entries_1 SET value = x'c0', entry = 'rounds[5]' WHERE block LIKE '%клю%'"
+                " OR typeof(block) = 'blob'"
+            )
+        plan = commands.plan(project, "0001")
+        terms = commands.Terms(accept={f.code for f in plan.to_accept}, accept_keys=["Game:deep"])
+        with pytest.raises(Waiting, match="1 blocks"):
+            commands.apply(project, plan, terms=terms)
+        assert len(commands.quarantine(project, "0001")) == 2
+        put(source(project), long, game(8))
+        assert commands.retry_quarantined(project, "0001") == (1, 1)
+        assert commands.apply(project, plan, terms=terms).phase == "cut_over"
+        assert long in contents(target(project))
+        commands.rollback(project, "0001")
+        commands.apply(project, plan, terms=terms)
+        commands.finish(project, "0001", keep_source=False)
+        told = [event["event"] for event in commands.events(project, "0001")]
+        assert told[-1] == "finished"
+        assert commands.status(project)[0].phase == "finished"
