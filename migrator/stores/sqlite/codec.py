@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable
+from functools import partial
+from itertools import repeat
 from typing import TypeAlias
 
 import msgpack
@@ -77,12 +79,6 @@ def encode(value: Value) -> bytes:
         return pack(value)
 
 
-def _unpack(data: bytes, extension: Callable[[int, bytes], Value]) -> Value:
-    return msgpack.unpackb(
-        data, ext_hook=extension, strict_map_key=True, unicode_errors="surrogatepass"
-    )
-
-
 def _copied(code: int, data: bytes) -> Value:
     if code == INT64:
         return Int64(*_LONG.unpack(data))
@@ -97,6 +93,8 @@ def _observed(code: int, data: bytes) -> Value:
     return witness.witness(tag, held)  # type: ignore[has-type]
 
 
+_unpackb = partial(msgpack.unpackb, strict_map_key=True, unicode_errors="surrogatepass")
+_unpack = partial(_unpackb, ext_hook=_copied)
 _decoder = msgspec.msgpack.Decoder(ext_hook=lambda code, data: _copied(code, bytes(data)))
 
 
@@ -105,12 +103,11 @@ def decode(data: bytes) -> Value:
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _unpack(data, _copied)  # unpaired surrogates, which the faster reader refuses
+        return _unpack(data)  # unpaired surrogates, which the faster reader refuses
 
 
-def observe(data: bytes) -> Value:
-    """The value of stored bytes, for verifying."""
-    return _unpack(data, _observed)
+# The value of stored bytes, for verifying.
+observe: Decode = partial(_unpackb, ext_hook=_observed)
 
 
 def to_column(value: Value) -> Column:
@@ -158,17 +155,22 @@ def rows(block: Block) -> list[Row]:
     """The rows of a block. Raises DoesNotFit naming key and path."""
     if not block.entries:
         raise DoesNotFit("a block has at least one entry", key=block.id)
-    column, expires = key_column(block.id), block.expires
-    made: list[Row] = []
-    with _Packing() as pack:
-        for path, value in block.entries.items():
-            try:
-                data = pack(value)
-            except _UNFIT as error:
-                why = f"it can't be held: {error}"
-                raise DoesNotFit(why, key=block.id, path=path) from None
-            if len(data) > LENGTH:
-                why = f"{len(data):,} bytes are over the limit of {LENGTH:,}"
-                raise DoesNotFit(why, key=block.id, path=path)
-            made.append((column, path if path.isascii() else to_name(path), data, expires))
-    return made
+    column, entries = key_column(block.id), block.entries
+    try:
+        with _Packing() as pack:
+            values = [*map(pack, entries.values())]
+    except _UNFIT:
+        values = [_packed(block, path) for path in entries]
+    if max(map(len, values)) > LENGTH:
+        size, path = max(zip(map(len, values), entries, strict=True))
+        why = f"{size:,} bytes are over the limit of {LENGTH:,}"
+        raise DoesNotFit(why, key=block.id, path=path)
+    names = entries if "".join(entries).isascii() else map(to_name, entries)
+    return [*zip(repeat(column), names, values, repeat(block.expires))]
+
+
+def _packed(block: Block, path: str) -> bytes:
+    try:
+        return encode(block.entries[path])
+    except _UNFIT as error:
+        raise DoesNotFit(f"it can't be held: {error}", key=block.id, path=path) from None
