@@ -184,7 +184,9 @@ class Pager:
         found: list[bytes] = []
         with edge(self.where):
             for filter_ in filters:
-                for batch in self._collection.find_raw_batches(filter_, projection):
+                for batch in self._collection.find_raw_batches(
+                    filter_, projection, batch_size=step
+                ):
                     found.extend(documents(batch))
         return found
 
