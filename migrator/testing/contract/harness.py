@@ -20,6 +20,7 @@ from migrator.ports import Capabilities, Collection, How, Json, Observer, Store
 from migrator.testing.contract.case import CLS, REPRESENTATIONS, ContractCase, declared
 
 Held = dict[bytes, Block]
+ENDLESS = 3000
 _numbers = itertools.count(1)
 
 
@@ -126,7 +127,7 @@ def through_json(position: Json) -> Json:
 def pages(reader: Observer, range_: Json, limit: int) -> Iterator[list[Block]]:
     """All pages of a range, each from a position that went through JSON."""
     position: Json = None
-    while True:
+    for _ in range(ENDLESS):
         page = reader.page(through_json(range_), through_json(position), limit)
         assert len(page.blocks) <= limit, f"a page of {limit} has {len(page.blocks)} blocks"
         assert not page.damaged, page.damaged
@@ -134,6 +135,7 @@ def pages(reader: Observer, range_: Json, limit: int) -> Iterator[list[Block]]:
         if page.next is None:
             return
         position = page.next
+    pytest.fail(f"a range has no end after {ENDLESS} pages")
 
 
 def scan(reader: Observer, ranges: Iterable[Json], limit: int = 100) -> list[Block]:
