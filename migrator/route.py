@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from migrator.errors import DoesNotFit
 from migrator.model.block import Block, cut, join, name
 from migrator.model.canonical import encode
 from migrator.model.move import At, Move
 from migrator.model.path import Steps, parse_path
 from migrator.model.rules import (
+    CorruptBlock,
     Representation,
     parse_pattern,
     pattern_matches,
@@ -114,11 +116,38 @@ def is_empty(collection: Collection, retry: Retry) -> bool:
 
 def extra_blocks(route: Route, blocks: list[Block], retry: Retry) -> list[Block]:
     """Those blocks of the target that no block of the source accounts for."""
-    keys = [route.sources(block) for block in blocks]
-    flat = [key for each in keys for key in each]
-    there = {encode(b.id) for b in retry(route.source.read, flat) if b is not None}
+    there = accounted(route, blocks, route.source, retry)
+    return [block for block, has_source in zip(blocks, there, strict=True) if has_source is None]
+
+
+def accounted(
+    route: Route, blocks: Sequence[Block], source: Observer, retry: Retry
+) -> list[Value | None]:
+    """For each block of the target the key of the source block that maps to it, None for none.
+
+    It is not enough that the source has the key that leads back: what lies there may map to
+    another block by now.
+    """
+    keys = [_sources(route, block) for block in blocks]
+    read = retry(source.read, [key for each in keys for key in each])
+    found = {encode(b.id): b for b in read if b is not None}
     return [
-        block
+        next((k for k in each if _maps(route, found.get(encode(k)), block)), None)
         for block, each in zip(blocks, keys, strict=True)
-        if not any(encode(key) in there for key in each)
     ]
+
+
+def _sources(route: Route, block: Block) -> list[Value]:
+    try:
+        return route.sources(block)
+    except (CorruptBlock, DoesNotFit):
+        return []  # it can't have come from the source
+
+
+def _maps(route: Route, source: Block | None, block: Block) -> bool:
+    if source is None or not route.translation.changes_key:
+        return source is not None
+    try:
+        return encode(block.id) in {encode(new.id) for new in route.expected(source)}
+    except (CorruptBlock, DoesNotFit):
+        return True  # it can't be told, and what may be needed is not deleted

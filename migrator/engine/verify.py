@@ -19,12 +19,12 @@ from migrator.engine.points import reached
 from migrator.engine.work import Scene, carry_out, keys_aside
 from migrator.errors import DoesNotFit, Refused
 from migrator.model.block import Block, join
-from migrator.model.canonical import encode
-from migrator.model.diff import block_differences, same_block
+from migrator.model.canonical import encode, equal
+from migrator.model.diff import Difference, block_differences, same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.ports import Collection, Json, Observer
-from migrator.route import Route, pages
+from migrator.route import Route, accounted, pages
 from migrator.state import Task, quarantine_key
 
 MOST_TOLD = 1_000
@@ -153,7 +153,7 @@ def _forth(walk: _Pass, task: Task) -> None:
 
 def _compare(walk: _Pass, blocks: list[Block], done: dict[str, int]) -> None:
     pairs = _pairs(walk, blocks)
-    doubtful = [source for source, new, old in pairs if old is None or not same_block(new, old)]
+    doubtful = [source for source, new, old in pairs if old is None or not _same(new, old)]
     done[_KEYS] += sum(_hash(old.id) for _, _, old in pairs if old is not None)
     done["equal"] += len(pairs) - len(doubtful)
     if not doubtful:
@@ -168,7 +168,7 @@ def _compare(walk: _Pass, blocks: list[Block], done: dict[str, int]) -> None:
         if old is None:
             done["missing"] += 1
             walk.tell(source.id, "missing", [])
-        elif same_block(new, old):
+        elif _same(new, old):
             done["equal"] += 1
         else:
             done["differ"] += 1
@@ -188,12 +188,20 @@ def _pairs(walk: _Pass, blocks: list[Block]) -> list[tuple[Block, Block, Block |
     return [(block, new, old) for (block, new), old in zip(wanted, held, strict=True)]
 
 
+def _same(new: Block, old: Block) -> bool:
+    """Whether a block is what it must be, its key in value and in kind included."""
+    same = new.id == old.id if type(new.id) is type(old.id) is str else equal(new.id, old.id)
+    return same and same_block(new, old)
+
+
 def _paths(route: Route, new: Block, old: Block) -> list[str]:
     try:
         join(old)
     except CorruptBlock as error:
         return [f"(whole): the mirror's block is damaged: {error}"]
-    return [d.text(masked=route.is_sensitive(d.path)) for d in block_differences(new, old)]
+    key = "" if equal(new.id, old.id) else Difference("(key)", new.id, old.id).text()
+    paths = [d.text(masked=route.is_sensitive(d.path)) for d in block_differences(new, old)]
+    return [key, *paths] if key else paths
 
 
 def _back(walk: _Pass, task: Task) -> None:
@@ -208,10 +216,9 @@ def _look_up(walk: _Pass, task: Task) -> None:
     for ids, position in _keys(walk, task):
         walk.scene.check()
         done = {"extra": 0}
-        for id, has_source in _has_source(walk, ids):
-            if not has_source:
-                done["extra"] += 1
-                walk.tell(id, "extra", [])
+        for id in _extra(walk, ids):
+            done["extra"] += 1
+            walk.tell(id, "extra", [])
         task = _checkpoint(walk, task, position, done)
 
 
@@ -224,19 +231,22 @@ def _keys(walk: _Pass, task: Task) -> Iterable[tuple[list[Value], object]]:
             return
 
 
-def _has_source(walk: _Pass, ids: list[Value]) -> Iterable[tuple[Value, bool]]:
+def _extra(walk: _Pass, ids: list[Value]) -> list[Value]:
+    """Those keys of the mirror that no block of the source accounts for, looked at twice."""
     route, retry = walk.route, walk.scene.retry
-    if not route.translation.changes_key:
-        blocks: list[Block | None] = [Block(id, {}) for id in ids]
-    else:
-        blocks = retry(walk.target.read, ids)
-    keys = [route.sources(block) for block in blocks if block is not None]
-    flat = [key for each in keys for key in each]
-    there = {encode(b.id) for b in retry(walk.source.read, flat) if b is not None}
+    blocks = [Block(id, {}) for id in ids]
+    if route.translation.changes_key:
+        blocks = [block for block in retry(walk.target.read, ids) if block is not None]
+    sources = accounted(route, blocks, walk.source, retry)
     # What is in quarantine is not in the mirror: a block under its key was written there later.
-    there -= {encode(key) for key in flat if walk.is_aside(key)}
-    for id, each in zip((b.id for b in blocks if b is not None), keys, strict=True):
-        yield id, any(encode(key) in there for key in each)
+    extra = [
+        block.id
+        for block, source in zip(blocks, sources, strict=True)
+        if source is None or walk.is_aside(source)
+    ]
+    # A block may have reached its deadline since its key was listed (C45).
+    held = retry(walk.target.read, extra) if extra else []
+    return [id for id, block in zip(extra, held, strict=True) if block is not None]
 
 
 def _checkpoint(walk: _Pass, task: Task, position: object, done: dict[str, int]) -> Task:

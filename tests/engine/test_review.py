@@ -10,10 +10,10 @@ import pytest
 from migrator import commands
 from migrator.engine import points
 from migrator.errors import Refused, Waiting
-from migrator.model.block import Aggregate, cut
+from migrator.model.block import Aggregate, Block, cut
 from migrator.model.canonical import equal
 from migrator.model.phase import Phase
-from migrator.model.value import Value
+from migrator.model.value import Int64, Value
 from migrator.planning import survey
 from tests.engine.games import contents, fill, game, make_project, source, target
 
@@ -220,3 +220,68 @@ def test_a_block_that_is_still_damaged_remains_in_quarantine(lenient: commands.P
     with pytest.raises(Waiting, match="2 blocks"):
         commands.apply(lenient, plan, terms=terms)
     assert commands.retry_quarantined(lenient, "0001") == (0, 2)
+
+
+BY_MAIL = '''"""Mail addresses as identifiers."""
+from migrator import At, ChangeId, Move
+revision, down_revision = "0001", None
+move = Move("Game", source=At("old", "games"),
+            target=At("new", "games_by_round", representation=["/Game/*/rounds[*]", "/Game/*"]),
+            evolve=[ChangeId("mail", keep="oldId")])
+'''
+
+
+@pytest.fixture
+def by_mail(tmp_path: Path) -> Iterator[commands.Project]:
+    config = make_project(tmp_path)
+    (tmp_path / "migrations" / "0001_rounds.py").write_text(BY_MAIL)
+    with commands.Project(config, "test") as opened:
+        fill(source(opened), [(str(n), {"mail": f"{n}@x"}) for n in range(5)])
+        yield opened
+
+
+def test_a_block_under_an_identifier_of_old_is_extra(by_mail: commands.Project) -> None:
+    """The key that leads back is there, yet what lies there has another identifier by now."""
+    commands.apply(by_mail, commands.plan(by_mail, "0001"), until=Phase.BACKFILLED)
+    put(target(by_mail), "former@x", {"mail": "former@x", "oldId": "3"})
+    (found,) = commands.verify_run(by_mail, "0001")
+    assert [(told.key, told.what) for told in found.told] == [("Game:former@x", "extra")]
+    commands.abort(by_mail, "0001", drop_target=False)
+    plan = commands.plan(by_mail, "0001")
+    assert plan.moves[0].delete == 1
+    commands.apply(by_mail, plan, terms=commands.Terms(accept=["A107"]))
+    assert "former@x" not in contents(target(by_mail))
+
+
+def test_a_foreign_block_without_a_way_back_is_told(by_mail: commands.Project) -> None:
+    commands.apply(by_mail, commands.plan(by_mail, "0001"), until=Phase.BACKFILLED)
+    put(target(by_mail), "foreign", {"a": 1})
+    (found,) = commands.verify_run(by_mail, "0001")
+    assert [(told.key, told.what) for told in found.told] == [("Game:foreign", "extra")]
+
+
+def test_two_sources_of_one_identifier_are_a_finding(by_mail: commands.Project) -> None:
+    put(source(by_mail), "9", {"mail": "3@x"})
+    plan = commands.plan(by_mail, "0001")
+    assert [f.code for f in plan.errors] == ["E108"]
+    with pytest.raises(Refused, match="E108"):
+        commands.apply(by_mail, plan)
+
+
+def test_a_key_of_another_kind_differs(
+    project: commands.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that answers for 7 to Int64(7) must not pass for one that kept the key."""
+    put(source(project), 7, {"a": 1})
+    commands.apply(project, commands.plan(project, "0001"), until=Phase.BACKFILLED)
+    reader = type(target(project).observer())
+    read = reader.read
+
+    def lenient_read(self: object, ids: object) -> list[Block | None]:
+        found = read(self, ids)  # type: ignore[arg-type]
+        kept = self.at.collection == "games"  # type: ignore[attr-defined]
+        return [Block(Int64(b.id), b.entries) if b and b.id == 7 and not kept else b for b in found]
+
+    monkeypatch.setattr(reader, "read", lenient_read)
+    (found,) = commands.verify_run(project, "0001")
+    assert [told.paths for told in found.told] == [["(key): 7 (int32) / 7 (int64)"]]
