@@ -17,21 +17,23 @@ from migrator.route import Route
 class Collisions:
     """Finds source keys that are one key by the target's own comparison (C09).
 
-    Only keys that the target folds are kept, in a temporary file: memory stays bounded.
+    Only keys that the target folds are kept, in a temporary file: memory stays bounded. Where
+    an evolution makes the keys, any two may be one, and all are kept.
     """
 
     def __init__(self, route: Route) -> None:
         self._route = route
+        self._all = route.translation.changes_key
         self._file = sqlite3.connect("")
         self._file.execute("CREATE TABLE folded (key BLOB PRIMARY KEY, shown TEXT)")
 
     def add(self, new: Block, issues: Issues) -> None:
         """Take note of a block of the target-to-be."""
         folded = self._route.target.same_key(new.id)
-        if folded is new.id:
+        if folded is new.id and not self._all:
             return
         form = encode(folded)
-        if form == encode(new.id):
+        if not self._all and form == encode(new.id):
             return
         shown = self._route.name(new.id)
         inserted = self._file.execute(
@@ -56,8 +58,8 @@ class Collisions:
 
     @property
     def any(self) -> bool:
-        """Whether a key was folded at all."""
-        return self._file.execute("SELECT 1 FROM folded").fetchone() is not None
+        """Whether a key was folded at all, so that the others are to be looked for."""
+        return not self._all and self._file.execute("SELECT 1 FROM folded").fetchone() is not None
 
     def _collides(self, issues: Issues, one: str, other: str) -> None:
         text = f"keys that {self._route.move.target} can't tell apart, such as {one} and {other}"

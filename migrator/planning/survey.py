@@ -114,9 +114,10 @@ class Surveyor:
         """All keys of the source, where the target folded one; else none."""
         if not self.collisions.any:
             return
-        for blocks in self._all():
-            for block in blocks:
-                yield from (new.id for new in self._expected_or_none(block))
+        for range_ in self.retry(self.route.source.split, 1):
+            for page in pages(self.route.source, range_, None, PAGE, self.retry):
+                for block in page.blocks:
+                    yield from (new.id for new in self._expected_or_none(block))
 
     def _damaged(self, damaged: list[tuple[Value, str]]) -> None:
         for key, reason in damaged:

@@ -19,6 +19,7 @@ from migrator.ports import Capabilities, Collection, Held, How
 
 MAX_PATHS = 2_000
 SAMPLE_KEYS = 5
+MOST_OF_A_CODE = 200
 
 
 @dataclass
@@ -50,10 +51,16 @@ class Issues:
 
     def __init__(self) -> None:
         self._by: dict[tuple[str, str, str], Issue] = {}
+        self._of_code: dict[str, int] = {}
 
     def add(
         self, severity: Severity, code: str, text: str, *, key: str = "", path: str = ""
     ) -> None:
+        if (code, path, text) not in self._by:
+            # Paths and reasons can be as many as blocks.
+            if self._of_code.get(code, 0) >= MOST_OF_A_CODE:
+                path, text = "", "more of the same, at other paths or for other reasons"
+            self._of_code[code] = self._of_code.get(code, 0) + 1
         issue = self._by.setdefault((code, path, text), Issue(severity, code, text, path))
         if key:
             issue.add(key)
