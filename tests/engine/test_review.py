@@ -285,3 +285,34 @@ def test_a_key_of_another_kind_differs(
     monkeypatch.setattr(reader, "read", lenient_read)
     (found,) = commands.verify_run(project, "0001")
     assert [told.paths for told in found.told] == [["(key): 7 (int32) / 7 (int64)"]]
+
+
+OWN = '''"""An evolution of the script's own."""
+from dataclasses import dataclass
+from migrator import At, Move
+from migrator.model.block import Aggregate
+from migrator.model.evolution.base import Evolution, Laws
+revision, down_revision = "0001", None
+@dataclass(frozen=True)
+class Mark(Evolution):
+    laws = Laws()
+    def describe(self): return "mark"
+    def forward(self, old): return Aggregate(old.id, {**old.value, "mark": 1}, old.expires)
+    def backward(self, new, old=None): return new
+move = Move("Game", source=At("old", "games"), target=At("new", "marked"), evolve=[Mark()])
+'''
+
+
+def test_an_evolution_of_the_scripts_own_that_changed_makes_a_plan_stale(tmp_path: Path) -> None:
+    config = make_project(tmp_path)
+    script = tmp_path / "migrations" / "0001_rounds.py"
+    script.write_text(OWN)
+    with commands.Project(config, "test") as project:
+        fill(source(project), [("1", game(1))])
+        plan = commands.plan(project, "0001")
+    script.write_text(OWN.replace('"mark": 1', '"mark": 2'))
+    with (
+        commands.Project(config, "test") as project,
+        pytest.raises(Refused, match="have changed"),
+    ):
+        commands.apply(project, plan)
