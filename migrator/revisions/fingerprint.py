@@ -50,7 +50,7 @@ def to_json(value: object) -> Json:
         return {"value": canonical.encode(value).hex()}
     except TypeError:
         pass
-    if _is_ours(value):
+    if dataclasses.is_dataclass(value) and not isinstance(value, type) and _is_ours(value):
         forms = {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
         defaults = {f.name: _default(f) for f in dataclasses.fields(value)}
         # What is as by default is left out, so that plans outlive a new option of a release.
@@ -61,8 +61,7 @@ def to_json(value: object) -> Json:
 
 def _is_ours(value: object) -> bool:
     """Whether a class of ours says what a value does; what another's does is in its text."""
-    whole = dataclasses.is_dataclass(value) and not isinstance(value, type)
-    return whole and type(value).__module__.partition(".")[0] == "migrator"
+    return type(value).__module__.partition(".")[0] == "migrator"
 
 
 def _default(field: dataclasses.Field[object]) -> Json:
