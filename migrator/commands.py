@@ -22,7 +22,7 @@ from migrator.engine.backfill import write_again
 from migrator.engine.run import Engine, refuse_filled
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Nobody, Scene, Watcher
-from migrator.errors import MigratorError, Refused
+from migrator.errors import MigratorError, Refused, Terminal
 from migrator.model.move import At, Move
 from migrator.model.phase import Phase
 from migrator.model.plan import Plan
@@ -173,6 +173,8 @@ def plan(
     refuse_overlap(project.settings, revision, project.moves(revision))
     reach(project, revision)
     routes = project.routes(revision)
+    for route in routes:
+        _need_source(project, revision, route)
     return make_plan(
         subject(project, revision),
         routes,
@@ -181,6 +183,17 @@ def plan(
         workers=workers,
         progress=progress,
     )
+
+
+def _need_source(project: Project, revision: str, route: Route) -> None:
+    """Raise Terminal where the source of a move is not there."""
+    if Retry()(route.source.exists):
+        return
+    hint = "check the name in the script"
+    for before in project.graph.path_to(revision, project.done())[:-1]:
+        if any(str(move.target) == str(route.source_at) for move in before.moves):
+            hint = f"it is made by revision {before.id}:  migrator apply {before.id}"
+    raise Terminal(f"there is nothing at {route.source_at}", hint=hint)
 
 
 def reach(project: Project, revision: str) -> None:

@@ -255,5 +255,5 @@ def _apply(options: Options, project: Project, made: Plan, until: str, terms: Te
         return
     tell_all(verification_lines(done.verified, all_keys=False))
     side = "target" if done.primary == "target" else "source"
-    primary = ", ".join(str(getattr(move, side)) for move in made.moves)
+    primary = [str(getattr(move, side)) for move in made.moves]
     tell_all(applied_lines(done, primary, options.complete))

@@ -11,6 +11,7 @@ from migrator.cli.options import Options, global_options, pass_options
 from migrator.cli.output import tell, tell_all, tell_json
 from migrator.cli.signals import stoppable
 from migrator.errors import Mismatch, Refused, Usage
+from migrator.render.text import places
 
 if TYPE_CHECKING:
     from migrator.commands import Project
@@ -85,15 +86,15 @@ def rollback_command(options: Options, revision: str, carry_back: bool, discard:
         return
     written = sum(each.differ + each.missing + each.extra for each in done.verified)
     kept = f"; {written:,} blocks written since the cut-over were given up" if written else ""
-    tell(f"primary is {_places(run, 'source')} again{kept}")
+    tell(f"{places(_places(run, 'source'), 'is', 'are')} the primary again{kept}")
     ways = f"migrator apply {run.revision} cuts over again,  migrator abort {run.revision} leaves"
     tell(options.complete(f"the copy stays:  {ways} the move"))
 
 
-def _places(run: Run, side: str) -> str:
+def _places(run: Run, side: str) -> list[str]:
     from migrator.commands import frozen_plan
 
-    return ", ".join(str(getattr(move, side)) for move in frozen_plan(run).moves)
+    return [str(getattr(move, side)) for move in frozen_plan(run).moves]
 
 
 @click.command("abort")
@@ -109,17 +110,17 @@ def abort_command(options: Options, revision: str, target: str | None) -> None:
 
     with options.project() as project:
         run = project.control.run(project.revision_id(revision))
-        places = ", ".join(commands.held_at(project, revision, "target"))
+        copied = ", ".join(commands.held_at(project, revision, "target"))
         if target is None:
             words = f"migrator abort {revision} --drop-target, or --keep-target"
             need_terminal(options, words)
-            target = choose(f"Drop or keep what was copied to {places}?", ["drop", "keep"])
+            target = choose(f"Drop or keep what was copied to {copied}?", ["drop", "keep"])
         run = commands.abort(project, revision, drop_target=target == "drop")
     if options.json:
         tell_json(run_told(run))
     else:
         what = "dropped" if target == "drop" else "kept"
-        tell(f"{run.revision} is aborted; {what}: {places}")
+        tell(f"{run.revision} is aborted; {what}: {copied}")
 
 
 @click.command("finish")
@@ -147,7 +148,8 @@ def finish_command(options: Options, revision: str, keep_source: bool, yes: bool
         tell_json(run_told(run))
     else:
         what = "kept" if keep_source else "dropped"
-        tell(f"{run.revision} is finished: {targets} holds the data; {what}: {sources}")
+        held = places(targets, "holds", "hold")
+        tell(f"{run.revision} is finished: {held} the data; {what}: {sources}")
 
 
 def _question(sources: str, keep_source: bool) -> str:

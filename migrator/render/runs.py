@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from migrator.model.phase import Phase
-from migrator.render.text import Line, Style, blocks, columns, duration, first_line
+from migrator.render.text import Line, Style, blocks, columns, duration, first_line, places
 
 if TYPE_CHECKING:
     from migrator.commands import Applied, RunStatus
@@ -54,14 +54,16 @@ def _verified(found: Verification) -> str:
     return text
 
 
-def applied_lines(applied: Applied, primary: str, complete: Callable[[str], str]) -> Iterator[Line]:
+def applied_lines(
+    applied: Applied, primary: Sequence[str], complete: Callable[[str], str]
+) -> Iterator[Line]:
     """How far an apply came, and what can be done from there."""
     phase, revision = Phase(applied.phase), applied.revision
     if phase is Phase.CUT_OVER:
-        yield step("cut over", f"{primary} is the primary now", "bold")
+        yield step("cut over", f"{places(primary, 'is', 'are')} the primary now", "bold")
         yield from after_cut_over(revision, complete)
     else:
-        yield step(phase.words, f"{primary} stays the primary", "bold")
+        yield step(phase.words, f"{places(primary, 'stays', 'stay')} the primary", "bold")
         yield Line(complete(f"go on with:  migrator apply {revision}"))
 
 

@@ -82,6 +82,11 @@ def columns(rows: Iterable[Sequence[str]], *, indent: int = 0, gap: int = 2) -> 
         yield (" " * indent + (" " * gap).join(cells)).rstrip()
 
 
+def places(names: Sequence[str], one: str, several: str) -> str:
+    """``docs:games is``, ``docs:games, docs:players are``."""
+    return f"{', '.join(names)} {one if len(names) == 1 else several}"
+
+
 def first_line(text: str) -> str:
     """The text on one line: drivers break theirs."""
     return " ".join(part.strip() for part in text.splitlines() if part.strip())

@@ -36,7 +36,7 @@ def test_from_an_empty_folder_to_the_end(tmp_path: Path) -> None:
     assert "primary docs:games   mirror shop:game" in migrator.done("status").out
     assert "3 blocks equal on both sides" in migrator.done("verify").out
 
-    assert "primary is shop:game again" in migrator.done("rollback", "0001").out
+    assert "shop:game is the primary again" in migrator.done("rollback", "0001").out
     assert "primary shop:game   mirror docs:games" in migrator.done("status").out
     assert "docs:games is the primary now" in migrator.done("apply", "0001").out
     assert (
