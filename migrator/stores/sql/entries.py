@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from migrator.stores.sql.store import SqlStore
 
 _SAMPLE = 100
+_ROWS = 2000
+_COLUMNS = ("block", "entry", "value", "tags")
 
 Row = dict[str, Any]
 
@@ -138,8 +140,24 @@ class EntriesCollection(EntriesReader):
         with self.database.writing(self.where) as connection:
             connection.execute(self._put_blocks, heads)
             self._delete(connection, self.tables.entries, [head["block"] for head in heads])
-            connection.execute(sa.insert(self.tables.entries), rows)
+            self._insert(connection, rows)
         return sum(map(_bytes, rows))
+
+    def _insert(self, connection: Connection, rows: list[Row]) -> None:
+        if self.database.dialect != "postgresql":
+            connection.execute(sa.insert(self.tables.entries), rows)
+            return
+        # A column as one array of texts: a statement for thousands of rows, several times faster.
+        table = connection.dialect.identifier_preparer.quote(self.tables.entries.name)
+        statement = (
+            f"INSERT INTO {table.replace('%', '%%')} (block, entry, value, tags) "  # noqa: S608
+            "SELECT b, e, CAST(v AS json), CAST(t AS json) FROM unnest(CAST(%s AS text[]), "
+            "CAST(%s AS text[]), CAST(%s AS text[]), CAST(%s AS text[])) AS given(b, e, v, t)"
+        )
+        for start in range(0, len(rows), _ROWS):
+            chunk = rows[start : start + _ROWS]
+            columns = tuple([row[name] for row in chunk] for name in _COLUMNS)
+            connection.exec_driver_sql(statement, columns)
 
     def patch(self, patches: Sequence[Patch]) -> None:
         made = [(patch, self._rows(patch.id, patch.set)) for patch in patches]
