@@ -420,6 +420,9 @@ def _refuse_changed(project: Project, run: Run) -> None:
 
 
 def _begin(project: Project, made: Plan, terms: Terms) -> Run:
+    # Asked before already, but then without the lease.
+    if made.revision in project.done():
+        raise Refused(f"revision {made.revision} is finished already")
     moves = [(m.cls, str(m.source), str(m.target)) for m in made.moves]
     run = project.control.start(made.revision, made.fingerprint, encode_plan(made).decode(), moves)
     accepted = [f.code for f in made.to_accept if f.code in terms.accept]

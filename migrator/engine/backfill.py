@@ -85,7 +85,7 @@ class _Backfill:
             if not self.planned.fresh:
                 self._compare(batch)
                 if intent is None:
-                    scene.control.intend(scene.run.id, self.task, batch.counts)
+                    scene.retry(scene.control.intend, scene.run.id, self.task, batch.counts)
                 else:
                     batch.counts = dict(intent)
                 reached("backfill.intended")
@@ -174,7 +174,8 @@ class _Backfill:
                 f"move and plan again:  migrator plan {self.scene.plan.revision}",
             )
         batch.counts["quarantined"] += 1
-        self.scene.control.set_aside(self.scene.run.id, quarantined(self.route, id, path, reason))
+        item = quarantined(self.route, id, path, reason)
+        self.scene.retry(self.scene.control.set_aside, self.scene.run.id, item)
         log.warning("quarantined", key=self.route.name(id), path=path, reason=reason)
 
     def _checkpoint(self, page: Page, done: dict[str, int]) -> None:
@@ -186,7 +187,7 @@ class _Backfill:
             counts={name: before.get(name, 0) + done.get(name, 0) for name in COUNTED},
             intent=None,
         )
-        self.scene.control.checkpoint(self.scene.run.id, self.task)
+        self.scene.retry(self.scene.control.checkpoint, self.scene.run.id, self.task)
         reached("backfill.checkpointed")
         self.scene.watcher.advances("backfill", self.route.cls, done["read"], done["bytes"])
 
@@ -208,7 +209,7 @@ def _delete_extra(scene: Scene, route: Route, task: Task) -> None:
         _refuse_unplanned(scene, route, extra)
         done = dict(task.intent) if task.intent is not None else {"delete": len(extra)}
         if task.intent is None:
-            scene.control.intend(scene.run.id, task, done)
+            scene.retry(scene.control.intend, scene.run.id, task, done)
         reached("delete.intended")
         if extra:
             scene.retry(route.target.delete, [Address(block.id, block.place) for block in extra])
@@ -220,7 +221,7 @@ def _delete_extra(scene: Scene, route: Route, task: Task) -> None:
             counts={"delete": task.counts.get("delete", 0) + done["delete"]},
             intent=None,
         )
-        scene.control.checkpoint(scene.run.id, task)
+        scene.retry(scene.control.checkpoint, scene.run.id, task)
 
 
 def _refuse_unplanned(scene: Scene, route: Route, extra: Sequence[Block]) -> None:

@@ -253,7 +253,7 @@ def _checkpoint(walk: _Pass, task: Task, position: object, done: dict[str, int])
     counts = {name: task.counts.get(name, 0) + n for name, n in done.items()}
     counts[_KEYS] = counts.get(_KEYS, 0) % _MODULUS
     task = replace(task, position=position, done=position is None, counts=counts)
-    walk.scene.control.checkpoint(walk.scene.run.id, task)
+    walk.scene.retry(walk.scene.control.checkpoint, walk.scene.run.id, task)
     reached("verify.checkpointed")
     return task
 

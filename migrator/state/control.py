@@ -141,7 +141,7 @@ class Control:
                     for i, (cls, s, g) in enumerate(moves)
                 ],
             )
-        self.record(run.id, "started", revision=revision)
+            _append(c, run.id, "started", {"revision": revision})
         return run
 
     def _refuse_second(self, c: Connection, cls: str, sides: Sequence[str]) -> None:
@@ -215,7 +215,7 @@ class Control:
                 )
             if phase.ended:
                 c.execute(t.move.update().where(t.move.c.run == run.id).values(open=False))
-        self.record(run.id, phase.value, primary=side, epoch=epoch)
+            _append(c, run.id, phase.value, {"primary": side, "epoch": epoch})
         return self.run(run.id)
 
     # ------------------------------------------------------------------ tasks
@@ -311,14 +311,8 @@ class Control:
 
     def record(self, run: str, event: str, **detail: object) -> None:
         """Append to the log of a run: who, on which host, in which job, what."""
-        job = next((os.environ[name] for name in _JOBS if os.environ.get(name)), "")
         with self.transaction() as c:
-            c.execute(
-                t.log.insert().values(
-                    run=run, at=time.time(), who=_user(), host=platform.node(), job=job,
-                    event=event, detail=json.dumps(detail, default=str),
-                )
-            )  # fmt: skip
+            _append(c, run, event, detail)
 
     def events(self, run: str) -> list[dict[str, object]]:
         """The log of a run, oldest first."""
@@ -341,6 +335,16 @@ class Control:
 
 
 _JOBS = ("MIGRATOR_JOB", "GITHUB_RUN_ID", "CI_JOB_ID", "BUILD_ID")
+
+
+def _append(c: Connection, run: str, event: str, detail: Mapping[str, object]) -> None:
+    job = next((os.environ[name] for name in _JOBS if os.environ.get(name)), "")
+    c.execute(
+        t.log.insert().values(
+            run=run, at=time.time(), who=_user(), host=platform.node(), job=job[:200],
+            event=event, detail=json.dumps(detail, default=str),
+        )
+    )  # fmt: skip
 
 
 def _user() -> str:
