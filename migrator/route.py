@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from migrator.errors import DoesNotFit
 from migrator.model.block import Block, cut, join, name
 from migrator.model.canonical import encode
+from migrator.model.evolution import AddDefault, ChangeId, Convert
 from migrator.model.move import At, Move
 from migrator.model.path import Steps, parse_path
 from migrator.model.rules import (
@@ -66,9 +67,17 @@ class Route:
         return list(self.translation.sources(block.id, join(block).value))
 
     def is_sensitive(self, path: str) -> bool:
-        """Whether the value at a path must never be shown."""
+        """Whether the value at a path must never be shown.
+
+        Where an evolution may have taken what is sensitive to another path, no value is.
+        """
+        if self.move.sensitive and not all(isinstance(e, _IN_PLACE) for e in self.move.evolve):
+            return True
         steps = parse_path(path) if path and not path.startswith("(") else ()
         return any(_begins(pattern, steps) for pattern in self.move.sensitive)
+
+
+_IN_PLACE = (AddDefault, ChangeId, Convert)
 
 
 def _begins(pattern: str, steps: Steps) -> bool:

@@ -15,6 +15,7 @@ from migrator.model.canonical import equal
 from migrator.model.phase import Phase
 from migrator.model.value import Int64, Value
 from migrator.planning import survey
+from migrator.planning.file import encode_plan
 from tests.engine.games import contents, fill, game, make_project, source, target
 
 
@@ -316,3 +317,22 @@ def test_an_evolution_of_the_scripts_own_that_changed_makes_a_plan_stale(tmp_pat
         pytest.raises(Refused, match="have changed"),
     ):
         commands.apply(project, plan)
+
+
+RENAMED = '''"""A sensitive field gets another name."""
+from migrator import At, Move, Rename
+revision, down_revision = "0001", None
+move = Move("Game", source=At("old", "games"), target=At("new", "games_by_round"),
+            evolve=[Rename("email", "mail")], sensitive=["email"])
+'''
+
+
+def test_what_is_sensitive_stays_so_under_another_name(tmp_path: Path) -> None:
+    config = make_project(tmp_path)
+    (tmp_path / "migrations" / "0001_rounds.py").write_text(RENAMED)
+    with commands.Project(config, "test") as project:
+        fill(source(project), [("1", {"email": "secret@new"})])
+        fill(target(project), [("1", {"mail": "secret@old"})])
+        plan = commands.plan(project, "0001", full=True)
+        assert plan.moves[0].change == 1
+        assert b"secret@" not in encode_plan(plan)
