@@ -9,11 +9,12 @@ unless the target has written their keys anew.
 from __future__ import annotations
 
 from migrator.engine.work import Scene, keys_aside
-from migrator.errors import DoesNotFit
+from migrator.errors import DoesNotFit, Failed
 from migrator.model.block import Address, Block, cut, join
 from migrator.model.canonical import encode
 from migrator.model.diff import same_block
 from migrator.model.rules import CorruptBlock
+from migrator.model.value import Value
 from migrator.route import Route, pages
 from migrator.state import quarantine_key
 
@@ -26,6 +27,8 @@ def carry_back(scene: Scene, route: Route) -> dict[str, int]:
     for range_ in scene.retry(route.target.split, 1):
         for page in pages(route.target, range_, None, limit, scene.retry):
             scene.check()
+            for id, reason in page.damaged:
+                raise _damaged(route, id, reason)
             _write(scene, route, page.blocks, aside, done)
     for range_ in scene.retry(route.source.split, 1):
         for page in pages(route.source, range_, None, limit, scene.retry):
@@ -36,9 +39,22 @@ def carry_back(scene: Scene, route: Route) -> dict[str, int]:
     return done
 
 
+def _damaged(route: Route, id: Value, reason: str) -> Failed:
+    return Failed(
+        f"{route.name(id)} is damaged: {reason}",
+        where=str(route.move.target),
+        hint="mend or delete it there, then run the same command again",
+    )
+
+
 def _write(
     scene: Scene, route: Route, blocks: list[Block], aside: frozenset[str], done: dict[str, int]
 ) -> None:
+    for block in blocks:
+        try:
+            join(block)
+        except CorruptBlock as error:
+            raise _damaged(route, block.id, str(error)) from None
     keys = [route.sources(block) for block in blocks]
     flat = [key for each in keys for key in each]
     held = {encode(b.id): b for b in scene.retry(route.source.read, flat) if b is not None}

@@ -17,7 +17,7 @@ import msgspec
 
 from migrator.engine.points import reached
 from migrator.engine.work import Scene, carry_out, keys_aside
-from migrator.errors import DoesNotFit, Refused
+from migrator.errors import DoesNotFit, Refused, Terminal
 from migrator.model.block import Block, join
 from migrator.model.canonical import encode, equal
 from migrator.model.diff import Difference, block_differences, same_block
@@ -184,7 +184,7 @@ def _pairs(walk: _Pass, blocks: list[Block]) -> list[tuple[Block, Block, Block |
         except (CorruptBlock, DoesNotFit, Refused) as error:
             # Neither equal nor comparable: an empty block differs from whatever is there.
             wanted.append((block, Block(block.id, {f"({error})": None})))
-    held = walk.scene.retry(walk.target.read, [new.id for _, new in wanted])
+    held = _held(walk, [new.id for _, new in wanted])
     return [(block, new, old) for (block, new), old in zip(wanted, held, strict=True)]
 
 
@@ -194,7 +194,28 @@ def _same(new: Block, old: Block) -> bool:
     return same and same_block(new, old)
 
 
+_UNREADABLE = object()
+
+
+def _held(walk: _Pass, ids: list[Value]) -> list[Block | None]:
+    """What the mirror holds; a block that can't be read is told and does not hide the others."""
+    read = walk.scene.retry
+    try:
+        return read(walk.target.read, ids)
+    except Terminal:
+        read(walk.route.target.exists)  # the store itself answers, or this is its error
+    held: list[Block | None] = []
+    for id in ids:
+        try:
+            held += read(walk.target.read, [id])
+        except Terminal as error:
+            held.append(Block(id, {f"(whole): can't be read: {error.what}": _UNREADABLE}))
+    return held
+
+
 def _paths(route: Route, new: Block, old: Block) -> list[str]:
+    if any(value is _UNREADABLE for value in old.entries.values()):
+        return list(old.entries)
     try:
         join(old)
     except CorruptBlock as error:

@@ -9,7 +9,7 @@ import pytest
 
 from migrator import commands
 from migrator.engine import points
-from migrator.errors import Refused, Waiting
+from migrator.errors import MigratorError, Refused, Waiting
 from migrator.model.block import Aggregate, Block, cut
 from migrator.model.canonical import equal
 from migrator.model.phase import Phase
@@ -336,3 +336,16 @@ def test_what_is_sensitive_stays_so_under_another_name(tmp_path: Path) -> None:
         plan = commands.plan(project, "0001", full=True)
         assert plan.moves[0].change == 1
         assert b"secret@" not in encode_plan(plan)
+
+
+def test_what_is_damaged_is_not_carried_back(project: commands.Project) -> None:
+    commands.apply(project, commands.plan(project, "0001"))
+    with project.stores.get("new").writing() as connection:  # type: ignore[attr-defined]
+        connection.execute("UPDATE entries_1 SET entry = 'rounds[7]' WHERE block = '3' AND"
+                           " entry = 'rounds[0]'")  # fmt: skip
+        connection.execute("UPDATE entries_1 SET value = x'c1' WHERE block = '4'")
+    (found,) = commands.verify_run(project, "0001")
+    assert sorted(told.key for told in found.told) == ["Game:3", "Game:4"]
+    with pytest.raises(MigratorError, match=r"Game:[34] (is damaged|can.t be read)"):
+        commands.rollback(project, "0001", carry_back=True)
+    assert equal(contents(source(project))["3"], game(3))
