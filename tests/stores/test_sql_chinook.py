@@ -58,7 +58,13 @@ def shapes(dialect: str) -> dict[str, Tables]:
         ),
         "Playlist": table(
             "Playlist",
-            children={"tracks": table("Playlist", "Track", value=name(("Track", "Id" if dialect != "postgresql" else "id")))},
+            children={
+                "tracks": table(
+                    "Playlist",
+                    "Track",
+                    value=name(("Track", "Id" if dialect != "postgresql" else "id")),
+                )
+            },
         ),
     }
 
@@ -108,7 +114,8 @@ def table_names(base: Base) -> list[str]:
     query = {
         "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'",
         "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = 'public'",
-        "mysql": f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{base.name}'",
+        "mysql": "SELECT table_name FROM information_schema.tables "
+        f"WHERE table_schema = '{base.name}'",
     }[base.dialect]
     return sorted(row[0] for row in base.rows(query))
 
@@ -116,7 +123,11 @@ def table_names(base: Base) -> list[str]:
 def schema(base: Base) -> list[list[tuple[Any, ...]]]:
     """What the server itself says of types, keys, indexes and counters."""
     if base.dialect == "sqlite":
-        return [base.rows("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_stat%' ORDER BY 1")]
+        return [
+            base.rows(
+                "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_stat%' ORDER BY 1"
+            )
+        ]
     where = "public" if base.dialect == "postgresql" else base.name
     queries = [
         "SELECT table_name, column_name, ordinal_position, column_default, is_nullable, data_type, "
@@ -131,11 +142,22 @@ def schema(base: Base) -> list[list[tuple[Any, ...]]]:
         "FROM information_schema.referential_constraints WHERE constraint_schema = '{}' ORDER BY 1",
     ]
     if base.dialect == "postgresql":
-        queries.append("SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = '{}' ORDER BY 2")
-        queries.append("SELECT sequencename, data_type, start_value, increment_by, last_value FROM pg_sequences WHERE schemaname = '{}' ORDER BY 1")
+        queries.append(
+            "SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = '{}' ORDER BY 2"
+        )
+        queries.append(
+            "SELECT sequencename, data_type, start_value, increment_by, last_value "
+            "FROM pg_sequences WHERE schemaname = '{}' ORDER BY 1"
+        )
     else:
-        queries.append("SELECT table_name, index_name, column_name, non_unique, seq_in_index FROM information_schema.statistics WHERE table_schema = '{}' ORDER BY 1, 2, 5")
-        queries.append("SELECT table_name, auto_increment, engine, table_collation FROM information_schema.tables WHERE table_schema = '{}' ORDER BY 1")
+        queries.append(
+            "SELECT table_name, index_name, column_name, non_unique, seq_in_index "
+            "FROM information_schema.statistics WHERE table_schema = '{}' ORDER BY 1, 2, 5"
+        )
+        queries.append(
+            "SELECT table_name, auto_increment, engine, table_collation "
+            "FROM information_schema.tables WHERE table_schema = '{}' ORDER BY 1"
+        )
     return [base.rows(query.format(where).replace("%%", "%")) for query in queries]
 
 

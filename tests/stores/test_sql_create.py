@@ -38,8 +38,12 @@ GAME = tables(
         parent="game_id",
         order_by="place",
         columns={"place": "integer POSITION", "score": "integer"},
-        moves=tables("move", value="move", order_by="place", columns={
-            "place": "integer POSITION", "move": "varchar(9)"}),
+        moves=tables(
+            "move",
+            value="move",
+            order_by="place",
+            columns={"place": "integer POSITION", "move": "varchar(9)"},
+        ),
     ),
     prize=tables("prize", one=True, parent="game", columns={"sum": "integer"}),
 )
@@ -68,7 +72,10 @@ def test_declared_tables_keep_lists_in_order(base: Base) -> None:
     blocks = [game("1", ["q", "a", "q"], []), game("2", prize=5), game("a", ["z"])]
     games.write(blocks)
     games.write(blocks)
-    assert all(equal(a.entries, b.entries) for a, b in zip(blocks, games.read(["1", "2", "a"]), strict=True))  # type: ignore[union-attr]
+    assert all(
+        equal(a.entries, b.entries)
+        for a, b in zip(blocks, games.read(["1", "2", "a"]), strict=True)
+    )  # type: ignore[union-attr]
     blocks[0].entries[""]["rounds"].reverse()  # type: ignore[index]
     games.write(blocks[:1])
     (again,) = games.read(["1"])
@@ -115,7 +122,9 @@ def test_inferred_columns_hold_what_was_seen(base: Base) -> None:
         "thing",
         key="id",
         nulls="absent",
-        tags=tables("thing_tag", value="tag", order_by="place", columns={"place": "integer POSITION"}),
+        tags=tables(
+            "thing_tag", value="tag", order_by="place", columns={"place": "integer POSITION"}
+        ),
     )
     del records[2]["n"]
     declared = infer(spec, records, base.dialect)
@@ -124,7 +133,9 @@ def test_inferred_columns_hold_what_was_seen(base: Base) -> None:
     blocks = [Block(record["id"], {"": record}) for record in records]
     things.write(blocks)
     read = things.read(["a", "b", "c"])
-    assert all(a is not None and equal(a.entries, b.entries) for a, b in zip(read, blocks, strict=True))
+    assert all(
+        a is not None and equal(a.entries, b.entries) for a, b in zip(read, blocks, strict=True)
+    )
 
 
 def test_c24_mixed_and_unknown_fields_are_refused() -> None:
@@ -146,14 +157,20 @@ def test_c24_a_field_first_met_during_the_copy_stops_it(base: Base) -> None:
 
 
 RICH = {
-    "postgresql": "CREATE TABLE rich (id bigint PRIMARY KEY, n numeric(10,2), t varchar(40), b bytea,"
-    " d date, ts timestamp, tz timestamptz, ti time, u uuid, x double precision, s smallint, j jsonb);"
+    "postgresql": "CREATE TABLE rich (id bigint PRIMARY KEY, "
+    "n numeric(10,2), t varchar(40), b bytea,"
+    " d date, ts timestamp, tz timestamptz,"
+    " ti time, u uuid, x double precision, s smallint, j jsonb);"
     "INSERT INTO rich VALUES (7, 1.5, 'é', '\\x00', '2024-01-01', '2024-01-01 00:00:00.5',"
-    " '2024-01-01 00:00+02', '12:00', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 0.5, 3, '{\"a\": null}')",
-    "mysql": "CREATE TABLE rich (id bigint PRIMARY KEY, n decimal(10,2), t varchar(40), b blob,"
-    " d date, ts datetime(6), tz timestamp(6) NULL, ti time(6), u uuid, x double, s smallint, j json);"
+    " '2024-01-01 00:00+02', '12:00', "
+    "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 0.5, 3, '{\"a\": null}')",
+    "mysql": "CREATE TABLE rich (id bigint PRIMARY KEY, "
+    "n decimal(10,2), t varchar(40), b blob,"
+    " d date, ts datetime(6), tz timestamp(6) NULL,"
+    " ti time(6), u uuid, x double, s smallint, j json);"
     "INSERT INTO rich VALUES (7, 1.5, 'é', x'00', '2024-01-01', '2024-01-01 00:00:00.5',"
-    " '2023-12-31 22:00', '12:00', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 0.5, 3, '{\"a\": null}')",
+    " '2023-12-31 22:00', '12:00', "
+    "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 0.5, 3, '{\"a\": null}')",
 }
 
 
@@ -242,10 +259,12 @@ def test_a_key_of_zero_stays_zero(base: Base) -> None:
 def test_c09_keys_that_the_collation_folds_never_overwrite(base: Base, together: bool) -> None:
     base.run(
         {
-            "sqlite": "CREATE TABLE word (w varchar(20) COLLATE NOCASE PRIMARY KEY NOT NULL, n integer)",
+            "sqlite": "CREATE TABLE word "
+            "(w varchar(20) COLLATE NOCASE PRIMARY KEY NOT NULL, n integer)",
             "postgresql": "CREATE EXTENSION IF NOT EXISTS citext;"
             "CREATE TABLE word (w citext PRIMARY KEY, n integer)",
-            "mysql": "CREATE TABLE word (w varchar(20) COLLATE utf8mb4_unicode_ci PRIMARY KEY, n integer)",
+            "mysql": "CREATE TABLE word "
+            "(w varchar(20) COLLATE utf8mb4_unicode_ci PRIMARY KEY, n integer)",
         }[base.dialect]
     )
     words = base.store().collection("Word", At("shop", tables("word")))
@@ -296,7 +315,11 @@ def test_c25_every_session_is_in_utc(base: Base) -> None:
 
 def test_intervals_and_decimals_are_carried_by_sqlite(tmp_path: Path) -> None:
     base = Base("sqlite", tmp_path)
-    spec = tables("odd", key="id", columns={"id": "UUID TEXT", "i": "SPAN TEXT", "d": "DECIMAL TEXT", "n": "BIGNUM TEXT"})
+    spec = tables(
+        "odd",
+        key="id",
+        columns={"id": "UUID TEXT", "i": "SPAN TEXT", "d": "DECIMAL TEXT", "n": "BIGNUM TEXT"},
+    )
     odd = base.store().collection("Odd", At("shop", spec))
     odd.create()
     id = UUID(int=5)

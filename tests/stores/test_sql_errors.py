@@ -240,9 +240,9 @@ def _end_sessions(server: Base) -> None:
 def test_a_request_that_takes_too_long_is_transient(server: Base) -> None:
     store = opened(server.url, statement_timeout=1)
     slow = "pg_sleep(5)" if server.dialect == "postgresql" else "sleep(5)"
-    with pytest.raises(Transient, match="statement_timeout"):
-        with store.database.reading() as connection:
-            connection.exec_driver_sql(f"SELECT {slow}, count(*) FROM item").all()
+    late = pytest.raises(Transient, match="statement_timeout")
+    with late, store.database.reading() as connection:
+        connection.exec_driver_sql(f"SELECT {slow}, count(*) FROM item").all()
     store.close()
 
 
