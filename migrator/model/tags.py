@@ -149,11 +149,32 @@ def to_carrier(value: Value) -> tuple[str, Value]:
         case v.Ref():
             if isinstance(value.id, str):
                 return "reference", f"{value.cls}:{value.id}"
-            tag, held = to_carrier(value.id)
+            tag, held = _composite(value.id) if type(value.id) is list else to_carrier(value.id)
             return f"reference:{tag}", f"{value.cls}:{held}"
         case v.Set():
             return "set", list(value)
     raise TypeError(f"{type(value).__name__} has no carrier")
+
+
+def _composite(parts: list[Value]) -> tuple[str, str]:
+    """The tag and the carrier of a composite key: its parts, with commas between them."""
+    tags, texts = ["list"], []
+    for part in parts:
+        tag, held = ("", part) if type(part) is str else to_carrier(part)
+        if type(held) is not str or "," in tag:
+            raise TypeError(f"{type(part).__name__} in a composite key has no carrier")
+        tags.append(tag)
+        texts.append(held.replace("\\", "\\\\").replace(",", "\\,"))
+    return ",".join(tags), ",".join(texts)
+
+
+def _parts(tag: str, held: str) -> list[Value]:
+    tags = tag.split(",")[1:]
+    texts = re.findall(r"(?:^|,)((?:[^,\\]|\\.)*)", held, re.DOTALL) if tags else []
+    if len(texts) != len(tags):
+        raise ValueError("a composite key of other parts")
+    plain = [re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL) for text in texts]
+    return [from_carrier(t, x) if t else x for t, x in zip(tags, plain, strict=True)]
 
 
 def _double_text(value: float) -> str:
@@ -180,6 +201,8 @@ def from_carrier(tag: str, held: Value) -> Value:
         cls, colon, id_ = held.partition(":")
         if not colon:
             raise ValueError("a reference is carried as Class:id")
+        if rest.partition(",")[0] == "list":
+            return v.Ref(cls, _parts(rest, id_))
         return v.Ref(cls, from_carrier(rest, id_) if rest else id_)
     reader = _READERS.get(name)
     if reader is None:

@@ -97,5 +97,26 @@ def witness(tag: str, held: Value) -> Value:
             return v.Opaque(more[0], ":".join(more[1:]), b64decode(held))
         case "reference", str() if ":" in held:
             cls, _, id_ = held.partition(":")
-            return v.Ref(cls, witness(":".join(more), id_) if more else id_)
+            below = ":".join(more)
+            if below == "list" or below.startswith("list,"):
+                return v.Ref(cls, _key_parts(below.split(",")[1:], id_))
+            return v.Ref(cls, witness(below, id_) if more else id_)
     raise ValueError(f"tag {tag} does not fit")
+
+
+def _key_parts(tags: list[str], held: str) -> list[Value]:
+    """The parts of a composite key, walked character by character."""
+    parts, escaped = [""], False
+    for char in held:
+        if escaped or char not in "\\,":
+            parts[-1] += char
+            escaped = False
+        elif char == ",":
+            parts.append("")
+        else:
+            escaped = True
+    if not tags:
+        return []
+    if len(parts) != len(tags):
+        raise ValueError("a composite key of other parts")
+    return [witness(tag, part) if tag else part for tag, part in zip(tags, parts, strict=True)]

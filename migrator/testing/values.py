@@ -88,6 +88,7 @@ ODD_VALUES: Mapping[Kind, Sequence[Value]] = {
     Kind.REFERENCE: (
         v.Ref("Player", "ann"), v.Ref("Player", ""), v.Ref("Game", 2345), v.Ref("Game", "2345"),
         v.Ref("Game", v.Int64(2345)), v.Ref("A", "b:c"), v.Ref("Player", "x\0y"),
+        v.Ref("Line", [1, "a,b\\", v.Int64(2)]), v.Ref("Line", []),
         v.Ref("Player", "\ud800"), v.Ref("Game", _OID), v.Ref("Game", _UUID), v.Ref("Game", 2**70),
         v.Ref("Game", b"\0\xff"), v.Ref("Game", Decimal("1.10")),
         v.Ref("Game", dt.date(2024, 2, 29)),
