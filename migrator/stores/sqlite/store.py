@@ -71,6 +71,7 @@ class EmbeddedStore:
         self._local = threading.local()
         self._open: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
+        self._writer, self._pid = threading.RLock(), os.getpid()
 
     def ping(self) -> ServerInfo:
         with self.reading() as connection:
@@ -115,7 +116,7 @@ class EmbeddedStore:
     @contextmanager
     def writing(self, where: str = "") -> Iterator[sqlite3.Connection]:
         """A write transaction: durable when the block ends, undone when it raises."""
-        with self.reading(where) as connection:
+        with self._turn(), self.reading(where) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -124,6 +125,13 @@ class EmbeddedStore:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def _turn(self) -> threading.RLock:
+        """The turn to write among the threads of this process: SQLite's own waiting sleeps."""
+        if self._pid != os.getpid():
+            # The parent may have forked while another of its threads had the turn.
+            self._writer, self._pid = threading.RLock(), os.getpid()
+        return self._writer
 
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
