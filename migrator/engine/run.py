@@ -220,6 +220,8 @@ class Engine:
                 if not self.run.phase.ended else "",
             )  # fmt: skip
         if not keep_source:
+            for route in self.scene.routes:
+                self._refuse_grown(route)
             # Durable before the first drop, so that a rollback does not take what is left of
             # the source for the whole.
             self.scene.control.plan_tasks(self.run.id, 0, "finish", [None])
@@ -227,6 +229,28 @@ class Engine:
                 self.scene.retry(route.source.drop)
             reached("finish.dropped")
         self._reach(Phase.FINISHED)
+
+    def _refuse_grown(self, route: Route) -> None:
+        """Raise Refused where the source holds more blocks than the cut-over has seen.
+
+        Somebody still writes to the old primary: a drop would lose it. Without a feed a changed
+        block can't be told, a new one can.
+        """
+        seen = None
+        for event in self.scene.control.events(self.run.id):
+            detail = event["detail"]
+            if event["event"] == "verified" and detail["cls"] == route.cls:  # type: ignore[index]
+                seen = sum(detail[n] for n in ("equal", "differ", "missing", "quarantined"))  # type: ignore[index]
+        if seen is None or not self.scene.retry(route.source.exists):
+            return
+        count = self.scene.retry(route.source.count)
+        if count > seen:
+            raise Refused(
+                f"it holds {count:,} blocks, {count - seen:,} more than at the cut-over: somebody "
+                "still writes there",
+                where=str(route.source_at),
+                hint=f"keep it:  migrator finish {self.scene.plan.revision} --keep-source",
+            )
 
 
 def refuse_filled(plan: Plan, routes: Sequence[Route], retry: Retry) -> None:

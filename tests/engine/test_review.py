@@ -349,3 +349,12 @@ def test_what_is_damaged_is_not_carried_back(project: commands.Project) -> None:
     with pytest.raises(MigratorError, match=r"Game:[34] (is damaged|can.t be read)"):
         commands.rollback(project, "0001", carry_back=True)
     assert equal(contents(source(project))["3"], game(3))
+
+
+def test_a_source_that_is_still_written_is_not_dropped(project: commands.Project) -> None:
+    commands.apply(project, commands.plan(project, "0001"))
+    put(source(project), "late", game(1))
+    with pytest.raises(Refused, match="1 more than at the cut-over"):
+        commands.finish(project, "0001", keep_source=False)
+    assert "late" in contents(source(project))
+    commands.finish(project, "0001", keep_source=True)
