@@ -24,7 +24,8 @@ def server_url(name: str) -> str:
         socket.create_connection((parts.hostname or "", parts.port or 0), timeout=2).close()
     except OSError:
         _absent.add(name)
-        message = f"no {name} at {parts.hostname}:{parts.port} (start it: scripts/services up {name})"
+        place = f"{parts.hostname}:{parts.port}"
+        message = f"no {name} at {place} (start it: scripts/services up {name})"
         if os.environ.get("MIGRATOR_REQUIRE_SERVICES"):
             pytest.fail(message, pytrace=False)
         pytest.skip(message)
