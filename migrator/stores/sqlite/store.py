@@ -68,10 +68,15 @@ class EmbeddedStore:
     def __init__(self, name: str, path: Path) -> None:
         self.name = name
         self.path = path
-        self._local = threading.local()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lent = threading.local()
+        self._idle: list[sqlite3.Connection] = []
         self._open: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
-        self._writer, self._pid = threading.RLock(), os.getpid()
+        self._writer = threading.RLock()
 
     def ping(self) -> ServerInfo:
         with self.reading() as connection:
@@ -92,13 +97,14 @@ class EmbeddedStore:
             for connection in self._open:
                 connection.close()
             self._open.clear()
-        self._local = threading.local()
+            self._idle.clear()
 
     @contextmanager
     def reading(self, where: str = "") -> Iterator[sqlite3.Connection]:
-        """A connection of this thread; driver errors come out translated."""
+        """A connection for this thread alone; driver errors come out translated."""
         try:
-            yield self._connection()
+            with self._connection() as connection:
+                yield connection
         except sqlite3.Error as error:
             raise translate(error, where or self.name, self.path) from error
 
@@ -128,24 +134,47 @@ class EmbeddedStore:
 
     def _turn(self) -> threading.RLock:
         """The turn to write among the threads of this process: SQLite's own waiting sleeps."""
-        if self._pid != os.getpid():
-            # The parent may have forked while another of its threads had the turn.
-            self._writer, self._pid = threading.RLock(), os.getpid()
+        self._mind_forks()
         return self._writer
 
-    def _connection(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        # A connection carried over a fork would corrupt the file: a child opens its own.
-        if connection is None or self._local.pid != os.getpid():
-            connection = _connect(self.path)
-            try:
-                _prepare(connection, self.path, self.name)
-            except BaseException:
-                connection.close()
-                raise
+    def _mind_forks(self) -> None:
+        if self._pid != os.getpid():
+            # A connection carried over a fork would corrupt the file, and so would closing it
+            # here: a child keeps its parent's and opens its own.
+            self._of_parent = (self._open, self._lent)
+            self._begin()
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """The connection that this thread has in use, or an idle one, or a new one.
+
+        They are lent and not kept for a thread: each has 16 MB of cache, and threads end.
+        """
+        self._mind_forks()
+        mine: sqlite3.Connection | None = getattr(self._lent, "connection", None)
+        if mine is not None:
+            yield mine
+            return
+        with self._lock:
+            idle = self._idle.pop() if self._idle else None
+        connection = idle or self._opened()
+        self._lent.connection = connection
+        try:
+            yield connection
+        finally:
+            self._lent.connection = None
             with self._lock:
-                self._open.append(connection)
-            self._local.connection, self._local.pid = connection, os.getpid()
+                self._idle.append(connection)
+
+    def _opened(self) -> sqlite3.Connection:
+        connection = _connect(self.path)
+        try:
+            _prepare(connection, self.path, self.name)
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            self._open.append(connection)
         return connection
 
 
