@@ -52,7 +52,8 @@ class Retry:
     def __call__(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return self._send(call, *args, **kwargs)
-        except Transient:
+        except Transient as error:
+            self._tell(error, 0.0)
             return self._again(call, *args, **kwargs)
 
     def _send(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -77,8 +78,10 @@ class Retry:
             raise
 
     def _note(self, state: RetryCallState) -> None:
-        self.repeated += 1
         error = state.outcome.exception() if state.outcome else None
+        self._tell(error, state.next_action.sleep if state.next_action else 0.0)
+
+    def _tell(self, error: BaseException | None, wait: float) -> None:
+        self.repeated += 1
         where = getattr(error, "where", "")
-        wait = state.next_action.sleep if state.next_action else 0.0
         log.warning("retry", where=where, error=str(error).partition("\n")[0], wait=round(wait, 2))
