@@ -186,6 +186,8 @@ class Surveyor:
             deep, unheld = found.kinds.add(path, value)
             refused += unheld
             nesting = max(nesting, deep)
+        if refused:
+            refused = [r for p, x in block.entries.items() for r in found.kinds.refusals(p, x)]
         for path, kind in refused:
             self._misfit("E105", f"{kind} can't be held by {route.move.target}", name, path)
         try:

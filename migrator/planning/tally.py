@@ -119,6 +119,19 @@ class Kinds:
         self._refused = []
         return self._walk(root, value, general), self._refused
 
+    def refusals(self, path: str, value: Value) -> Iterator[tuple[str, Kind]]:
+        """Where in a value the target refuses something; slow, for the few blocks that ask."""
+        kind = kind_of(value)
+        held = self._needs_tag(value)
+        if kind in self._never if held is None else held.how is How.REFUSED:
+            yield path, kind
+        if kind is Kind.RECORD:
+            for name, item in value.items():  # type: ignore[attr-defined]
+                yield from self.refusals(child(path, name), item)
+        elif kind is Kind.LIST or kind is Kind.SET:
+            for item in value:  # type: ignore[attr-defined]
+                yield from self.refusals(path + "[*]", item)
+
     def _node(self) -> _Node:
         if self._nodes >= MAX_PATHS:
             self.overflow = True
