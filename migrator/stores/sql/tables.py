@@ -21,7 +21,7 @@ from migrator.model.move import At, Tables
 from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.ports import Held, How, Json, Observer, Page, Statistics
-from migrator.stores.sql.catalog import read_table
+from migrator.stores.sql.catalog import need_table, read_table
 from migrator.stores.sql.findings import findings, same_key, unfit_float, unfit_text
 from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to_json
 from migrator.stores.sql.rows import Found, Reader, fetch
@@ -155,15 +155,19 @@ class TablesCollection(TablesReading):
         """The tables as the catalogue describes them."""
         if not self.exists():
             return None
-        return [node.info.described() for node in self.root.walk()]
+        with self.database.reading(self.where) as connection:
+            read = [read_table(connection, self.dialect, spec.table) for spec in _all(self.spec)]
+        # Tables that are still to be made are those of a schema left half made (C57).
+        return [None if table is None else table.described() for table in read]
 
     def count(self) -> int:
-        """The number of roots, counted."""
-        with self._reading() as connection:
+        """The number of roots, counted; also while tables below are still to be made (C57)."""
+        with self.database.reading(self.where) as connection:
             return self._count(connection)
 
     def _count(self, connection: Connection) -> int:
-        query = sa.select(sa.func.count()).select_from(self.root.table)
+        info = need_table(connection, self.dialect, self.spec.table, self.where)
+        query = sa.select(sa.func.count()).select_from(sa.table(info.name, schema=info.schema))
         return int(connection.execute(query).scalar_one())
 
     def statistics(self) -> Statistics:
@@ -324,6 +328,12 @@ class TablesCollection(TablesReading):
     def same_key(self, id: Value) -> Value:
         """The key by the collation of its columns, as the server has it."""
         return same_key(self, id)
+
+
+def _all(spec: Tables) -> Iterator[Tables]:
+    yield spec
+    for below in spec.children.values():
+        yield from _all(below)
 
 
 def _decoded(codecs: Sequence[Any], row: Sequence[Any]) -> tuple[Value, ...]:
