@@ -29,7 +29,7 @@ from tests.conftest import server_url
 from tests.system import kit
 from tests.system.kit import Place, Shop, Urls
 
-GAMES = 1100
+GAMES = 2200
 POSTGRESQL = Place("entries-postgresql", "postgresql", "entries")
 MONGODB = Place("mongo-document", "mongodb", "document")
 SCRIPT = Path(__file__).parents[2] / "scripts" / "services"
@@ -40,7 +40,7 @@ def game(number: int) -> Record:
         "id": str(number),
         "by": Ref("Player", "mary"),
         "score": Int64(number),
-        "rounds": [{"moves": [f"q{i}", number], "spell": None} for i in range(number % 5)],
+        "rounds": [{"moves": [f"q{i}", number], "spell": None} for i in range(number % 3)],
     }
 
 
@@ -132,8 +132,6 @@ def check_arrived(shop: Shop, target: Place, name: str, expected: kit.Contents) 
         at = target.at(f"{name}_t", kit.ROUNDS)
         collection = project.stores.get(target.store).collection("Game", at)
         kit.assert_equal(kit.contents(collection), expected)
-        (found,) = commands.verify_run(project, "0001")
-        assert (found.equal, found.clean) == (GAMES, True)
 
 
 class At:
@@ -193,7 +191,7 @@ def test_a_second_apply_goes_on_after_the_death_of_a_server(
     with shop.open() as project:
         plan = commands.plan(project, "0001")
         with monkeypatch.context() as patch:
-            patch.setattr(Retry.__init__, "__defaults__", (0.5,))
+            patch.setattr(Retry.__init__, "__defaults__", (0.5, *Retry.__init__.__defaults__[1:]))
             patch.setattr(points, "hook", hook)
             with pytest.raises(Transient):
                 commands.apply(project, plan)
@@ -211,12 +209,10 @@ def test_a_second_apply_goes_on_after_the_death_of_a_server(
     ("point", "nth"),
     [
         ("prepare.created", 1),
-        ("backfill.listed", 1),
         ("backfill.read", 3),
         ("backfill.written", 1),
         ("backfill.written", 3),
         ("backfill.checkpointed", 2),
-        ("backfill.task_done", 1),
         ("verify.checkpointed", 3),
         ("cut_over.settled", 1),
     ],

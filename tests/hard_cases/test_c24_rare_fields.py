@@ -1,0 +1,49 @@
+"""C24: rare, null-first and mixed fields: nothing depends on the first documents."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from migrator.model.move import At
+from migrator.model.value import Record, Value
+from tests.hard_cases.bench import Bench, apply, plan
+from tests.system import kit
+
+COUNT = 4000
+
+
+def things() -> list[tuple[Value, Record]]:
+    found: list[tuple[Value, Record]] = []
+    for n in range(COUNT):
+        thing: Record = {
+            "id": n,
+            "endDate": None if n < 3000 else dt.date(2024, 1, 1 + n % 28),
+            "code": n if n % 2 else str(n),
+            "addr": "Rome" if n % 5 else {"city": "Rome"},
+        }
+        if n >= COUNT - 10:
+            thing["vip"] = True
+        found.append((n, thing))
+    return found
+
+
+def test_entries_take_all_as_it_is_and_the_plan_tells(bench: Bench) -> None:
+    name = kit.fresh("c24")
+    shop = bench.shop(("At('emb', 'c24')", f"At('pg', {name!r}, ['/Thing/*/*'], 'entries')"))
+    bench.fill(shop, At("emb", "c24"), things())
+    made = plan(shop)
+    mixed = {f.path: f.text for f in made.findings if f.code == "W114"}
+    assert mixed.keys() == {"code", "addr"}
+    assert "int32 in 2,000" in mixed["code"]
+    assert "record in 800" in mixed["addr"]
+    (found,) = apply(shop, made)
+    assert found.equal == COUNT
+
+
+def test_tables_refuse_what_no_column_holds(bench: Bench) -> None:
+    """A schema read from all of the data has the rare column; mixed kinds are told by count."""
+    shop = bench.shop(("At('emb', 'c24')", f"At('pg', tables({kit.fresh('c24')!r}, key='id'))"))
+    bench.fill(shop, At("emb", "c24"), [(k, t) for k, t in things() if (t.pop("addr"), 1)])
+    errors = plan(shop).errors
+    assert errors
+    assert {f.path for f in errors} <= {"code", ""}
