@@ -88,6 +88,9 @@ def test_a_reference_that_nobody_declared_is_refused_by_the_plan(tmp_path: Path)
         assert found == {("player", "error"), ("rounds[*].winner", "error")}
         with pytest.raises(Refused, match="bare identifier"):
             commands.apply(project, plan)
-        assert not (tmp_path / "back.db").exists() or not sqlite3.connect(
-            tmp_path / "back.db"
-        ).execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        assert (
+            not (tmp_path / "back.db").exists()
+            or not sqlite3.connect(tmp_path / "back.db")
+            .execute("SELECT count(*) FROM sqlite_master")
+            .fetchone()[0]
+        )
