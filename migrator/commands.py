@@ -21,6 +21,7 @@ from migrator.bootstrap import Stores
 from migrator.engine.backfill import write_again
 from migrator.engine.run import Engine, refuse_filled
 from migrator.engine.verify import Verification, verify
+from migrator.engine.verify import forget as forget_verification
 from migrator.engine.work import Nobody, Scene, Watcher
 from migrator.errors import MigratorError, Refused, Terminal
 from migrator.model.move import At, Move
@@ -591,6 +592,7 @@ def retry_quarantined(project: Project, revision: str) -> tuple[int, int]:
             )
         scene, mended = engine.scene, 0
         for route in scene.routes:
+            forget_verification(scene, route)
             aside = {
                 item.key
                 for item in project.control.quarantined(scene.run.id)

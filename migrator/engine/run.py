@@ -110,7 +110,9 @@ class Engine:
 
     def verify(self) -> None:
         """Compare both sides; only equal sides go on. Raises Mismatch."""
-        self.verified = [verify(self.scene, route) for route in self.scene.routes]
+        # After a rollback the sides may have changed since they were last compared.
+        resume = self.run.phase is Phase.BACKFILLED
+        self.verified = [verify(self.scene, route, resume=resume) for route in self.scene.routes]
         for found in self.verified:
             self.scene.control.record(
                 self.run.id, "verified", cls=found.cls, equal=found.equal, differ=found.differ,

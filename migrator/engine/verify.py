@@ -23,7 +23,7 @@ from migrator.model.canonical import encode, equal
 from migrator.model.diff import Difference, block_differences, same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
-from migrator.ports import Collection, Json, Observer
+from migrator.ports import Collection, Observer
 from migrator.route import Route, accounted, pages
 from migrator.state import Task, quarantine_key
 
@@ -79,39 +79,50 @@ class _Pass:
             self.found.told.append(told)
 
 
-def verify(scene: Scene, route: Route, *, anew: bool = True) -> Verification:
-    """Compare both sides of a move, all blocks. ``anew`` forgets an older verification."""
+def verify(scene: Scene, route: Route, *, resume: bool = False) -> Verification:
+    """Compare both sides of a move, all blocks.
+
+    With ``resume`` one that was interrupted goes on where it was, unless it had found a
+    difference already: that may have been mended since.
+    """
+    if not (resume and _is_clean_so_far(scene, route)):
+        forget(scene, route)
     found = Verification(cls=route.cls, source=str(route.source_at), target=str(route.move.target))
     observers = route.source.observer(), route.target.observer()
     walk = _Pass(scene, route, *observers, keys_aside(scene, route), found)
-    ranges = scene.planned(route).ranges
-    scene.watcher.begins("verify", route.cls, 0, scene.planned(route).read)
-    forth = _walk(walk, "verify", route.source, _forth, ranges, anew)
-    back = _walk(walk, "verify back", route.target, _back, ranges, anew)
+    done = sum(
+        sum(task.counts.get(name, 0) for name in ("equal", "quarantined"))
+        for task in scene.control.tasks(scene.run.id, route.number, FORTH)
+    )
+    scene.watcher.begins("verify", route.cls, done, scene.planned(route).read)
+    forth = _walk(walk, FORTH, route.source, _forth)
+    back = _walk(walk, BACK, route.target, _back)
     if forth % _MODULUS != back % _MODULUS:
-        _walk(walk, "verify extra", route.target, _look_up, ranges, anew)
+        _walk(walk, EXTRA, route.target, _look_up)
     scene.watcher.ends("verify", route.cls)
+    forget(scene, route)
     return found
 
 
-def _walk(
-    walk: _Pass,
-    work: str,
-    collection: Collection,
-    do: Callable[[_Pass, Task], None],
-    ranges: int,
-    anew: bool,
-) -> int:
+def forget(scene: Scene, route: Route) -> None:
+    """Forget an interrupted verification, since one of the sides is about to change."""
+    scene.control.forget_tasks(scene.run.id, route.number, (FORTH, BACK, EXTRA))
+
+
+def _is_clean_so_far(scene: Scene, route: Route) -> bool:
+    return not any(
+        task.counts.get(name, 0)
+        for work in (FORTH, BACK, EXTRA)
+        for task in scene.control.tasks(scene.run.id, route.number, work)
+        for name in ("differ", "missing", "extra")
+    )
+
+
+def _walk(walk: _Pass, work: str, collection: Collection, do: Callable[[_Pass, Task], None]) -> int:
     """Carry out one pass; the sum of the hashes of the mirror's keys it met."""
     scene, number = walk.scene, walk.route.number
-
-    def split() -> list[Json]:
-        return scene.retry(collection.split, ranges)
-
-    if anew:
-        tasks = scene.control.plan_tasks(scene.run.id, number, work, split())
-    else:
-        tasks = scene.tasks(walk.route, work, split)
+    ranges = scene.planned(walk.route).ranges
+    tasks = scene.tasks(walk.route, work, lambda: scene.retry(collection.split, ranges))
     reached("verify.listed")
     carry_out(scene, tasks, lambda task: do(walk, task))
     total = 0
@@ -123,6 +134,7 @@ def _walk(
     return total
 
 
+FORTH, BACK, EXTRA = "verify", "verify back", "verify extra"
 _KEYS = "keys"
 _MODULUS = 2**128
 

@@ -258,6 +258,14 @@ class Control:
             )  # fmt: skip
         return self.tasks(run, move, work)
 
+    def forget_tasks(self, run: str, move: int, works: Sequence[str]) -> None:
+        """Remove the lists of some work: done with, or no longer true."""
+        c_ = t.task.c
+        with self.transaction() as c:
+            c.execute(
+                t.task.delete().where(c_.run == run, c_.move == move, c_.work.in_(list(works)))
+            )
+
     def checkpoint(self, run: str, task: Task) -> None:
         """Note how far a task is. Call it only after the target holds everything before."""
         self._save_task(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from migrator import commands
+from migrator.engine import points
 from migrator.errors import Interrupted, Mismatch, Refused, Waiting
 from migrator.model.block import Address, Aggregate, cut
 from migrator.model.canonical import equal
@@ -254,3 +255,35 @@ def test_quarantined_keys_are_accepted_by_name(tmp_path: Path) -> None:
         put(target(project), "born", game(9))
         commands.rollback(project, "0001", carry_back=True)
         assert len(source(project).keys(source(project).split(1)[0], None, 100)[0]) == 7
+
+
+def test_an_interrupted_verification_goes_on_where_it_was(project: commands.Project) -> None:
+    fill(source(project), [(f"more-{n:05}", game(n)) for n in range(2500)])
+    plan = commands.plan(project, "0001")
+    commands.apply(project, plan, until=Phase.BACKFILLED)
+    seen = 0
+
+    def hook(point: str) -> None:
+        nonlocal seen
+        seen += point == "verify.checkpointed"
+        if seen == 2:
+            raise Interrupted("stopped by the test")
+
+    points.hook = hook
+    try:
+        with pytest.raises(Interrupted):
+            commands.apply(project, plan, terms=commands.Terms(workers=1))
+        run = project.control.run("0001")
+        before = sum(t.counts.get("equal", 0) for t in project.control.tasks(run.id, 0, "verify"))
+        assert 0 < before < 2550
+        pages = []
+        points.hook = pages.append
+        (found,) = commands.apply(project, plan, terms=commands.Terms(workers=1)).verified
+    finally:
+        points.hook = None
+    assert (found.equal, found.clean) == (2550, True)
+    (whole,) = commands.verify_run(project, "0001")
+    assert whole.equal == 2550
+    # Two ranges of two pages each, forth and back; the first two pages were not read again.
+    assert pages.count("verify.checkpointed") == 8 - 2
+    assert project.control.tasks(run.id, 0, "verify") == []
