@@ -1,0 +1,73 @@
+"""What Migrator does, as plain functions that return values and never print.
+
+The CLI only reflects them. Each takes a ``Project``: settings, scripts, stores and the control
+database of one environment, opened as they are needed.
+"""
+
+from migrator.commands.applying import (
+    Applied,
+    Terms,
+    apply,
+    check_plan,
+    frozen_plan,
+    pending,
+    unfinished,
+)
+from migrator.commands.pings import KindRow, StoreStatus, kinds, stores
+from migrator.commands.plans import (
+    Progress,
+    is_plan_file,
+    plan,
+    plan_file,
+    reach,
+    save_plan,
+    show,
+    subject,
+)
+from migrator.commands.project import Project
+from migrator.commands.quarantined import quarantine, retry_quarantined
+from migrator.commands.records import RunStatus, events, status
+from migrator.commands.runs import abort, finish, held_at, rollback, verify_run
+from migrator.commands.scripts import Current, check, current, heads, history, new, stamp
+from migrator.project_files import init
+
+__all__ = [
+    "Applied",
+    "Current",
+    "KindRow",
+    "Progress",
+    "Project",
+    "RunStatus",
+    "StoreStatus",
+    "Terms",
+    "abort",
+    "apply",
+    "check",
+    "check_plan",
+    "current",
+    "events",
+    "finish",
+    "frozen_plan",
+    "heads",
+    "held_at",
+    "history",
+    "init",
+    "is_plan_file",
+    "kinds",
+    "new",
+    "pending",
+    "plan",
+    "plan_file",
+    "quarantine",
+    "reach",
+    "retry_quarantined",
+    "rollback",
+    "save_plan",
+    "show",
+    "stamp",
+    "status",
+    "stores",
+    "subject",
+    "unfinished",
+    "verify_run",
+]

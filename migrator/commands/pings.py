@@ -1,0 +1,62 @@
+"""The stores of an environment: who answers, and how they hold each kind of value."""
+
+from __future__ import annotations
+
+import msgspec
+
+from migrator.commands.project import Project
+from migrator.errors import MigratorError
+
+
+class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store answered to a ping, or why it did not."""
+
+    name: str
+    ok: bool
+    product: str = ""
+    version: str = ""
+    layouts: list[str] = []
+    feed: str | None = None
+    remarks: list[str] = []
+    error: str = ""
+
+
+def stores(project: Project) -> list[StoreStatus]:
+    """Ping every store of the environment."""
+    return [_ping(project, name) for name in sorted(project.settings.stores)]
+
+
+def _ping(project: Project, name: str) -> StoreStatus:
+    try:
+        store = project.stores.get(name)
+        info = store.ping()
+    except MigratorError as error:
+        return StoreStatus(name=name, ok=False, error=str(error))
+    capabilities = store.capabilities
+    return StoreStatus(
+        name=name,
+        ok=True,
+        product=info.product,
+        version=info.version,
+        layouts=list(capabilities.layouts),
+        feed=capabilities.feed,
+        remarks=list(info.remarks),
+    )
+
+
+class KindRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How one kind of value is held by one store."""
+
+    kind: str
+    store: str
+    how: str
+    type: str
+
+
+def kinds(project: Project) -> list[KindRow]:
+    """The table of kinds: every kind in every store of the environment."""
+    return [
+        KindRow(kind=kind.value, store=name, how=held.how.value, type=held.type)
+        for name in sorted(project.settings.stores)
+        for kind, held in project.stores.get(name).capabilities.kinds.items()
+    ]

@@ -1,0 +1,120 @@
+"""Making, keeping and reading plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from migrator.commands.project import Project
+from migrator.errors import Refused, Terminal
+from migrator.model.plan import Plan
+from migrator.places import refuse_overlap
+from migrator.planning.file import read_plan, write_plan
+from migrator.planning.planner import (
+    Subject,
+    make_plan,
+)
+from migrator.ports import Collection as StoreCollection
+from migrator.retry import Retry
+from migrator.route import Route
+
+Progress = Callable[[str, int, int], None]
+
+
+def plan(
+    project: Project,
+    revision: str,
+    *,
+    full: bool = False,
+    workers: int = 2,
+    progress: Progress = lambda cls, done, of: None,
+) -> Plan:
+    """What a revision would do now. Nothing is changed anywhere."""
+    revision = project.revision_id(revision)
+    if revision in project.done():
+        raise Refused(f"revision {revision} is done already")
+    refuse_overlap(project.settings, revision, project.moves(revision))
+    reach(project, revision)
+    routes = project.routes(revision)
+    for route in routes:
+        _need_source(project, revision, route)
+    return make_plan(
+        subject(project, revision),
+        routes,
+        _referred(project, revision, routes),
+        full=full,
+        workers=workers,
+        progress=progress,
+    )
+
+
+def _need_source(project: Project, revision: str, route: Route) -> None:
+    """Raise Terminal where the source of a move is not there."""
+    if Retry()(route.source.exists):
+        return
+    hint = "check the name in the script"
+    for before in project.graph.path_to(revision, project.done())[:-1]:
+        if any(str(move.target) == str(route.source_at) for move in before.moves):
+            hint = f"it is made by revision {before.id}:  migrator apply {before.id}"
+    raise Terminal(f"there is nothing at {route.source_at}", hint=hint)
+
+
+def reach(project: Project, revision: str) -> None:
+    """Ask the stores of a revision who they are, once.
+
+    A store that does not answer now is told at once; later on it is waited for. Raises Transient
+    or Terminal.
+    """
+    for name in sorted(store_names(project, revision)):
+        project.stores.get(name).ping()
+
+
+def store_names(project: Project, revision: str) -> set[str]:
+    return {at.store for m in project.moves(revision) for at in (m.source, m.target) if at}
+
+
+def subject(project: Project, revision: str) -> Subject:
+    """A revision in the words of a plan."""
+    names = store_names(project, revision)
+    return Subject(
+        revision,
+        project.graph.get(revision).message,
+        project.settings.env,
+        project.graph.fingerprint(revision),
+        project.settings.fingerprint_view(names),
+    )
+
+
+def _referred(
+    project: Project, revision: str, routes: Sequence[Route]
+) -> dict[str, StoreCollection]:
+    """The collections that references of this revision lead to, where they can be told."""
+    classes = {cls.rstrip(":") for r in routes for cls in r.move.references.values()}
+    found: dict[str, StoreCollection] = {r.cls: r.source for r in routes if r.cls in classes}
+    for cls in classes - found.keys():
+        at = project.graph.locate(cls, before=revision)
+        if at is not None and at.store in project.settings.stores:
+            found[cls] = project.stores.get(at.store).collection(cls, at)
+    return found
+
+
+def save_plan(project: Project, made: Plan, path: Path | None = None) -> Path:
+    """Write a plan file; returns where."""
+    path = path or project.plan_path(made.revision)
+    write_plan(made, path)
+    return path
+
+
+def is_plan_file(name: str) -> bool:
+    """Whether a name on the command line means a file rather than a revision."""
+    return name.endswith(".json") or Path(name).is_file()
+
+
+def plan_file(project: Project, name: str) -> Path:
+    """The file of a plan: itself, or the latest plan of a revision."""
+    return Path(name) if is_plan_file(name) else project.plan_path(project.revision_id(name))
+
+
+def show(project: Project, name: str) -> Plan:
+    """The plan in a file, or the latest plan file of a revision."""
+    return read_plan(plan_file(project, name))

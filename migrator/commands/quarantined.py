@@ -1,0 +1,57 @@
+"""Blocks that could not be written, and another try at them."""
+
+from __future__ import annotations
+
+from migrator.commands.applying import under_lease
+from migrator.commands.project import Project
+from migrator.commands.runs import refuse_ended
+from migrator.engine.backfill import write_again
+from migrator.engine.verify import forget as forget_verification
+from migrator.errors import Refused
+from migrator.route import pages
+from migrator.state import Quarantined, quarantine_key
+
+
+def quarantine(project: Project, revision: str) -> list[Quarantined]:
+    """The blocks of a run that could not be written, and why."""
+    return project.control.quarantined(project.control.run(revision).id)
+
+
+def retry_quarantined(project: Project, revision: str) -> tuple[int, int]:
+    """Write the blocks in quarantine again: how many went through, how many remain.
+
+    Those that the source no longer has leave quarantine, too.
+    """
+    revision = project.revision_id(revision)
+    with under_lease(project, revision) as engine:
+        refuse_ended(engine.run)
+        if engine.run.primary != "source" and project.control.quarantined(engine.run.id):
+            raise Refused(
+                "the target is the primary: what the source holds could be older than what was "
+                "written there since",
+                hint=f"take the cut-over back first:  migrator rollback {revision}",
+            )
+        scene, mended = engine.scene, 0
+        for route in scene.routes:
+            forget_verification(scene, route)
+            aside = {
+                item.key
+                for item in project.control.quarantined(scene.run.id)
+                if item.move == route.number
+            }
+            gone = set(aside)
+            # The canonical form can't be read back; the source itself names its keys.
+            for range_ in scene.retry(route.source.split, 1) if aside else ():
+                for page in pages(route.source, range_, None, 500, scene.retry):
+                    gone.difference_update(quarantine_key(id) for id, _ in page.damaged)
+                    ids = [b.id for b in page.blocks if quarantine_key(b.id) in aside]
+                    gone.difference_update(quarantine_key(id) for id in ids)
+                    bad = {quarantine_key(id) for id in write_again(scene, route, ids)}
+                    for id in ids:
+                        form = quarantine_key(id)
+                        if form not in bad:
+                            project.control.take_up(scene.run.id, route.number, form)
+                    mended += len(ids) - len(bad)
+            for form in gone:
+                project.control.take_up(scene.run.id, route.number, form)
+        return mended, len(project.control.quarantined(scene.run.id))
