@@ -19,9 +19,9 @@ from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode
 from migrator.model.move import At, Tables
 from migrator.model.rules import Entries
-from migrator.model.value import Value
+from migrator.model.value import Opaque, Value
 from migrator.ports import Held, How, Json, Observer, Page, Statistics
-from migrator.stores.sql.catalog import need_table, read_table
+from migrator.stores.sql.catalog import Table, read_table
 from migrator.stores.sql.findings import findings, same_key, unfit_float, unfit_text
 from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to_json
 from migrator.stores.sql.rows import Found, Reader, fetch
@@ -155,19 +155,25 @@ class TablesCollection(TablesReading):
         """The tables as the catalogue describes them."""
         if not self.exists():
             return None
+        return [None if table is None else table.described() for table in self._tables()]
+
+    def _tables(self) -> list[Table | None]:
+        """All tables of the aggregate; None for those that are still to be made (C57)."""
         with self.database.reading(self.where) as connection:
-            read = [read_table(connection, self.dialect, spec.table) for spec in _all(self.spec)]
-        # Tables that are still to be made are those of a schema left half made (C57).
-        return [None if table is None else table.described() for table in read]
+            return [read_table(connection, self.dialect, spec.table) for spec, _ in _all(self.spec)]
 
     def count(self) -> int:
         """The number of roots, counted; also while tables below are still to be made (C57)."""
-        with self.database.reading(self.where) as connection:
-            return self._count(connection)
+        root, *below = tables = self._tables()
+        made = zip(tables, _all(self.spec), strict=True)
+        if root is not None and None in below and all(t or declared for t, (_, declared) in made):
+            with self.database.reading(self.where) as connection:
+                return self._count(connection, sa.table(root.name, schema=root.schema))
+        with self._reading() as connection:
+            return self._count(connection, self.root.table)
 
-    def _count(self, connection: Connection) -> int:
-        info = need_table(connection, self.dialect, self.spec.table, self.where)
-        query = sa.select(sa.func.count()).select_from(sa.table(info.name, schema=info.schema))
+    def _count(self, connection: Connection, table: sa.TableClause) -> int:
+        query = sa.select(sa.func.count()).select_from(table)
         return int(connection.execute(query).scalar_one())
 
     def statistics(self) -> Statistics:
@@ -175,7 +181,9 @@ class TablesCollection(TablesReading):
         with self._reading() as connection:
             estimate = self._estimate(connection)
             exact = estimate is None or estimate < _COUNTED
-            blocks = self._count(connection) if exact or estimate is None else estimate
+            blocks = estimate or 0
+            if exact:
+                blocks = self._count(connection, self.root.table)
             found, weight = self.reader.read(connection, [], _SAMPLE)
         return Statistics(blocks, weight * blocks // max(1, len(found)), exact)
 
@@ -208,7 +216,7 @@ class TablesCollection(TablesReading):
 
     def _spread(self, connection: Connection, parts: int) -> list[tuple[Value, ...]]:
         """The last key of each of so many equal parts, without the very last."""
-        total = self._count(connection)
+        total = self._count(connection, self.root.table)
         if not total:
             return []
         root = self.root
@@ -318,7 +326,9 @@ class TablesCollection(TablesReading):
         return len(repr(block.entries))
 
     def needs_tag(self, value: Value) -> Held | None:
-        """Refused where no column at all can hold the value."""
+        """Refused where no column at all can hold the value; what is the system's own, it holds."""
+        if type(value) is Opaque and value.system == self.dialect:
+            return Held(How.NATIVE, "its own")
         if type(value) is str and (reason := unfit_text(self.dialect, value)):
             return Held(How.REFUSED, reason)
         if type(value) is float and (reason := unfit_float(self.dialect, value)):
@@ -330,10 +340,12 @@ class TablesCollection(TablesReading):
         return same_key(self, id)
 
 
-def _all(spec: Tables) -> Iterator[Tables]:
-    yield spec
+def _all(spec: Tables, like: str | None = None) -> Iterator[tuple[Tables, bool]]:
+    """The tables of an aggregate, and whether the script says how each is to be made."""
+    like = spec.like or like
+    yield spec, bool(like or spec.columns)
     for below in spec.children.values():
-        yield from _all(below)
+        yield from _all(below, like)
 
 
 def _decoded(codecs: Sequence[Any], row: Sequence[Any]) -> tuple[Value, ...]:
