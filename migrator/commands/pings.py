@@ -6,6 +6,7 @@ import msgspec
 
 from migrator.commands.project import Project
 from migrator.errors import MigratorError
+from migrator.model.move import Layout
 
 
 class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,18 +46,25 @@ def _ping(project: Project, name: str) -> StoreStatus:
 
 
 class KindRow(msgspec.Struct, frozen=True, kw_only=True):
-    """How one kind of value is held by one store."""
+    """How one kind of value is held by one layout of a store."""
 
     kind: str
     store: str
+    layout: str
     how: str
     type: str
 
 
 def kinds(project: Project) -> list[KindRow]:
-    """The table of kinds: every kind in every store of the environment."""
-    return [
-        KindRow(kind=kind.value, store=name, how=held.how.value, type=held.type)
-        for name in sorted(project.settings.stores)
-        for kind, held in project.stores.get(name).capabilities.kinds.items()
-    ]
+    """The table of kinds: every kind in every layout of the environment's stores."""
+    found: list[KindRow] = []
+    for name in sorted(project.settings.stores):
+        capabilities = project.stores.get(name).capabilities
+        for layout in capabilities.layouts:
+            found += [
+                KindRow(
+                    kind=kind.value, store=name, layout=layout, how=held.how.value, type=held.type
+                )
+                for kind, held in capabilities.at(Layout(layout)).kinds.items()
+            ]
+    return found

@@ -62,13 +62,13 @@ def store_lines(found: Sequence[StoreStatus]) -> Iterator[Line]:
 
 
 def kind_lines(found: Sequence[KindRow]) -> Iterator[Line]:
-    """The table of kinds: a row for each kind, a column for each store."""
-    stores = list(dict.fromkeys(row.store for row in found))
-    held = {(row.kind, row.store): row for row in found}
+    """The table of kinds: a row for each kind, a column for each layout of each store."""
+    places = list(dict.fromkeys((row.store, row.layout) for row in found))
+    held = {(row.kind, row.store, row.layout): row for row in found}
     kinds = list(dict.fromkeys(row.kind for row in found))
-    rows = [["kind", *stores]]
+    rows = [["kind", *(f"{store} ({layout})" for store, layout in places)]]
     for kind in kinds:
-        cells = [held.get((kind, store)) for store in stores]
+        cells = [held.get((kind, *place)) for place in places]
         rows.append([kind, *(f"{c.how}: {c.type}".rstrip(": ") if c else "" for c in cells)])
     for i, text in enumerate(columns(rows)):
         yield Line(text, "" if i else "bold")
