@@ -118,7 +118,15 @@ class Engine:
                 self.run.id, "verified", cls=found.cls, equal=found.equal, differ=found.differ,
                 missing=found.missing, extra=found.extra, quarantined=found.quarantined,
             )  # fmt: skip
-        refuse_unequal(self.verified, self.scene.plan.revision)
+        revision = self.scene.plan.revision
+        drifted = (
+            ""
+            if resume
+            else (
+                f"\nthey were equal before; to copy anew:  migrator abort {revision}, then plan again"
+            )
+        )
+        refuse_unequal(self.verified, revision, drifted)
         if self.run.phase is Phase.BACKFILLED:
             self._reach(Phase.SHADOW_READ)
 
@@ -266,7 +274,7 @@ def refuse_filled(plan: Plan, routes: Sequence[Route], retry: Retry) -> None:
             )
 
 
-def refuse_unequal(found: Sequence[Verification], revision: str) -> None:
+def refuse_unequal(found: Sequence[Verification], revision: str, more: str = "") -> None:
     """Raise Mismatch where a verification is not clean, naming keys and paths."""
     for each in found:
         if each.clean:
@@ -279,7 +287,7 @@ def refuse_unequal(found: Sequence[Verification], revision: str) -> None:
             f"{each.differ:,} blocks differ, {each.missing:,} are missing, {each.extra:,} are "
             f"extra{example}",
             where=f"{each.source} / {each.target}",
-            hint=f"see all of them: migrator verify {revision} --format json",
+            hint=f"see all of them: migrator verify {revision} --format json{more}",
         )
 
 
