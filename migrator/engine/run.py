@@ -119,14 +119,8 @@ class Engine:
                 missing=found.missing, extra=found.extra, quarantined=found.quarantined,
             )  # fmt: skip
         revision = self.scene.plan.revision
-        drifted = (
-            ""
-            if resume
-            else (
-                f"\nthey were equal before; to copy anew:  migrator abort {revision}, then plan again"
-            )
-        )
-        refuse_unequal(self.verified, revision, drifted)
+        again = f"\nthey were equal before; to copy anew:  migrator abort {revision}, then plan"
+        refuse_unequal(self.verified, revision, "" if resume else again)
         if self.run.phase is Phase.BACKFILLED:
             self._reach(Phase.SHADOW_READ)
 
