@@ -75,6 +75,7 @@ class EmbeddedStore:
         self._lent = threading.local()
         self._idle: list[sqlite3.Connection] = []
         self._open: list[sqlite3.Connection] = []
+        self._closing: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._writer = threading.RLock()
 
@@ -93,11 +94,13 @@ class EmbeddedStore:
         return EntriesCollection(self, cls, at)
 
     def close(self) -> None:
+        """Close all connections; one that a thread still has in use when it gives it back."""
+        self._mind_forks()
         with self._lock:
-            for connection in self._open:
+            for connection in self._idle:
                 connection.close()
-            self._open.clear()
-            self._idle.clear()
+            self._closing += [c for c in self._open if c not in self._idle]
+            self._idle, self._open = [], []
 
     @contextmanager
     def reading(self, where: str = "") -> Iterator[sqlite3.Connection]:
@@ -141,7 +144,7 @@ class EmbeddedStore:
         if self._pid != os.getpid():
             # A connection carried over a fork would corrupt the file, and so would closing it
             # here: a child keeps its parent's and opens its own.
-            self._of_parent = (self._open, self._lent)
+            self._of_parent = (self._open, self._closing, self._lent)
             self._begin()
 
     @contextmanager
@@ -164,7 +167,11 @@ class EmbeddedStore:
         finally:
             self._lent.connection = None
             with self._lock:
-                self._idle.append(connection)
+                if connection in self._closing:
+                    self._closing.remove(connection)
+                    connection.close()
+                else:
+                    self._idle.append(connection)
 
     def _opened(self) -> sqlite3.Connection:
         connection = _connect(self.path)
