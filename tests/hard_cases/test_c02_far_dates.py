@@ -23,9 +23,9 @@ def test_far_dates_are_kept_where_they_can_be(bench: Bench) -> None:
 
 
 def test_far_dates_are_refused_where_they_can_not(bench: Bench) -> None:
-    columns = {"id": "varchar(9)", "t": "timestamptz"}
-    table = f"tables({kit.fresh('c02')!r}, key='id', columns={columns!r})"
-    shop = bench.shop(("At('emb', 'c02')", f"At('pg', {table})"))
+    table = kit.fresh("c02")
+    bench.sql("pg", f"CREATE TABLE {table} (id varchar(9) PRIMARY KEY, t timestamptz)")
+    shop = bench.shop(("At('emb', 'c02')", f"At('pg', tables({table!r}))"))
     bench.fill(shop, At("emb", "c02"), NEVER)
     found = error(plan(shop))  # PostgreSQL has the year 10000, not the year -292275055
     assert (found.path, found.keys, found.count) == ("t", ["Thing:d2"], 1)

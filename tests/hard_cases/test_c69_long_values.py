@@ -13,9 +13,9 @@ EMOJI = "\U0001f600"
 
 @pytest.mark.parametrize("store", ["pg", "maria"])
 def test_a_value_over_the_columns_length_is_refused(bench: Bench, store: str) -> None:
-    columns = {"id": "int", "t": "varchar(100)"}
-    table = f"tables({kit.fresh('c69')!r}, key='id', columns={columns!r})"
-    shop = bench.shop(("At('emb', 'c69')", f"At({store!r}, {table})"))
+    table = kit.fresh("c69")
+    bench.sql(store, f"CREATE TABLE {table} (id int PRIMARY KEY, t varchar(100))")
+    shop = bench.shop(("At('emb', 'c69')", f"At({store!r}, tables({table!r}))"))
     values = {1: "x" * 99 + EMOJI, 2: "x" * 100 + EMOJI, 3: EMOJI * 100}
     bench.fill(shop, At("emb", "c69"), [(n, {"id": n, "t": t}) for n, t in values.items()])
     found = error(plan(shop))

@@ -27,6 +27,7 @@ from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to
 from migrator.stores.sql.rows import Found, Reader, fetch
 from migrator.stores.sql.shape import Node, resolve
 from migrator.stores.sql.unfit import Unfit
+from migrator.stores.sql.unfold import unfold
 from migrator.stores.sql.write import Writer
 
 if TYPE_CHECKING:
@@ -322,8 +323,17 @@ class TablesCollection(TablesReading):
         return TablesObserver(self.store, self.cls, self.at)
 
     def size(self, block: Block) -> int:
-        """About the bytes of the block's rows; no limit of a server is by aggregate."""
+        """About the bytes of the block's rows; no limit of a server is by aggregate.
+
+        Raises DoesNotFit where tables that are there already can't hold the block.
+        """
+        if self._whole:
+            return unfold(self.root, [block], self.where).bytes
         return len(repr(block.entries))
+
+    @cached_property
+    def _whole(self) -> bool:
+        return self.exists_once and None not in self._tables()
 
     def needs_tag(self, value: Value) -> Held | None:
         """Refused where no column at all can hold the value; what is the system's own, it holds."""
