@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 
 from migrator.errors import DoesNotFit
@@ -109,13 +111,24 @@ def open_route(number: int, move: Move, source_at: At, store: Callable[[str], St
 def pages(
     reader: Observer, range_: Json, position: Json, limit: int, retry: Retry
 ) -> Iterator[Page]:
-    """The pages of a range from a position to its end."""
-    while True:
-        page = retry(reader.page, range_, position, limit)
-        yield page
-        if page.next is None:
-            return
-        position = page.next
+    """The pages of a range from a position to its end.
+
+    While one is in work the next is read: one page more in memory, and the time that a server
+    takes to answer is not lost. Closing the iterator waits for a page that is being read.
+    """
+
+    def read(position: Json) -> Page:
+        return retry(reader.page, range_, position, limit)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as executor:
+        ahead = executor.submit(copy_context().run, read, position)
+        while True:
+            page = ahead.result()
+            if page.next is not None:
+                ahead = executor.submit(copy_context().run, read, page.next)
+            yield page
+            if page.next is None:
+                return
 
 
 def is_empty(collection: Collection, retry: Retry) -> bool:
