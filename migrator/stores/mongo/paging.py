@@ -178,14 +178,15 @@ class Pager:
         plain = [key for key in keys if key[0] not in (0x03, 0x0B)]
         filters = [selector(key) for key in keys if key[0] in (0x03, 0x0B)]
         # Long lists make a server that looks at each member for each document slow.
-        step = 1000 if self.cheap_ranges else 60
+        step = 1000 if self.cheap_ranges else 30
         for i in range(0, len(plain), step):
             filters.append(_among(plain[i : i + step]))
         found: list[bytes] = []
         with edge(self.where):
             for filter_ in filters:
+                # One more than there can be: the first reply then ends the cursor.
                 for batch in self._collection.find_raw_batches(
-                    filter_, projection, batch_size=step
+                    filter_, projection, batch_size=step + 1
                 ):
                     found.extend(documents(batch))
         return found

@@ -98,7 +98,7 @@ class Shape:
     def encode(self, block: Block) -> Stored:
         """A block as a document. Raises DoesNotFit where MongoDB could not hold it."""
         raw = self.document(block)
-        type_, _, id_ = wire.first(raw)
+        type_, id_ = wire.id_of(raw)
         self._check(block, type_, raw)
         return Stored(type_, id_, raw)
 

@@ -78,6 +78,10 @@ def first(raw: bytes) -> tuple[int, bytes, bytes]:
 
 def id_of(raw: bytes) -> tuple[int, bytes]:
     """Type and bytes of the ``_id`` of a stored document. Raises Damaged for none."""
+    if raw[5:9] == b"_id\0":  # servers keep it in front
+        width = _width(raw, raw[4], 9, len(raw), "")
+        if 0 <= width < len(raw) - 9:
+            return raw[4], raw[9 : 9 + width]
     for type_, name, at, end in elements(raw, 0, len(raw), ""):
         if name == b"_id":
             return type_, raw[at:end]
