@@ -47,7 +47,7 @@ def copy(pair: Pair, root: Path, blocks: int, batch: int, workers: int) -> None:
             write(each)
 
     with ThreadPoolExecutor(workers) as executor:
-        list(executor.map(work, pairwise(["", *cuts, "z"])))
+        list(executor.map(work, pairwise(["", *cuts, key(blocks)])))
 
 
 # ---------------------------------------------------------------- readers

@@ -23,6 +23,8 @@ from migrator.model.plan import Plan
 from tests.benchmarks import hand, machine, memory
 from tests.benchmarks.project import PAIRS, REVISION, Bench
 
+# A range of the source that is long enough to tell batch sizes apart.
+SWEPT = 5_000
 BATCHES = (100, 250, 500, 1000, 2000)
 
 
@@ -60,10 +62,10 @@ class Measured:
 
     def sweep(self) -> int:
         """The batch size that is best for the loop by hand."""
-        took = {batch: self.by_hand(batch, self.blocks).wall for batch in BATCHES}
-        print("   by hand, blocks/s by size of batch: ", end="")
-        print(", ".join(f"{b}: {self.blocks / s:,.0f}" for b, s in took.items()), flush=True)
-        self.digests.add(hand.digest(self.bench.pair, self.bench.root, by_hand=True))
+        some = min(self.blocks, SWEPT)
+        took = {batch: best([self.by_hand(batch, some) for _ in "ab"]).wall for batch in BATCHES}
+        print(f"   by hand, blocks/s by size of batch, {some:,} blocks: ", end="")
+        print(", ".join(f"{b}: {some / s:,.0f}" for b, s in took.items()), flush=True)
         return min(took, key=took.__getitem__)
 
     def plan(self) -> tuple[Plan, Took]:
