@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,6 +113,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
     )  # fmt: skip
     for each in json.loads(seen.stdout):
         shutil.rmtree(each["home"], ignore_errors=True)
+        with suppress(OSError):
+            Path(each["home"]).parent.rmdir()
 
 
 def prepared(shop: Shop, source: Place, target: Place) -> tuple[str, kit.Contents]:
