@@ -32,9 +32,10 @@ def encode(value: Value) -> bytes:
 def equal(left: Value, right: Value) -> bool:
     """Whether two values have the same canonical form."""
     try:
-        # Equal marshalled bytes (version 0: no shared references) mean equal plain values of
-        # equal types, at a fraction of the cost; anything else is left to the form itself.
-        if marshal.dumps(left, 0) == marshal.dumps(right, 0):  # type: ignore[arg-type]
+        # Equal marshalled bytes (version 2: no shared references, doubles by their bits) mean
+        # equal plain values of equal types, at a fraction of the cost; anything else is left to
+        # the form itself.
+        if marshal.dumps(left, 2) == marshal.dumps(right, 2):  # type: ignore[arg-type]
             return True
     except ValueError:
         pass
