@@ -210,14 +210,14 @@ def test_main_returns_the_code_and_gives_no_traceback(
         raise KeyError("password=hunter2")
 
     monkeypatch.setattr("migrator.settings.load_settings", broken)
-    monkeypatch.setattr("migrator.commands.load_settings", broken)
+    monkeypatch.setattr("migrator.commands.project.load_settings", broken)
     handler = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     assert main(["status"]) == 1
     signal.signal(signal.SIGTERM, handler[0])
     signal.signal(signal.SIGINT, handler[1])
     told = capsys.readouterr().err
     assert re.fullmatch(
-        r"failed: internal error: KeyError at migrator/commands\.py:\d+ "
+        r"failed: internal error: KeyError at migrator/commands/project\.py:\d+ "
         r"\(run with MIGRATOR_DEBUG=1 for the traceback\)\n",
         told,
     )
