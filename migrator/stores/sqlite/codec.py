@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from itertools import repeat
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgpack
 import msgspec
@@ -108,42 +108,6 @@ def decode(data: bytes) -> Value:
 
 # The value of stored bytes, for verifying.
 observe: Decode = partial(_unpackb, ext_hook=_observed)
-
-
-def _decode_all(data: list[bytes]) -> list[Value]:
-    return [*map(_decoder.decode, data)]
-
-
-def _observe_all(data: list[bytes]) -> list[Value]:
-    """Raises ValueError where some bytes are not one value, no more and no less."""
-    if len(data) == 1:
-        return [observe(data[0])]
-    unpacker = msgpack.Unpacker(
-        ext_hook=_observed, strict_map_key=True, unicode_errors="surrogatepass", max_buffer_size=0
-    )
-    unpacker.feed(b"".join(data))
-    found: list[Value] = []
-    end = 0
-    for each in data:
-        found.append(unpacker.unpack())
-        end += len(each)
-        if unpacker.tell() != end:
-            raise ValueError("more or less than one value")
-    return found
-
-
-class Reading(NamedTuple):
-    """A way to read stored bytes: one value at a time, or quicker, all values of a block.
-
-    ``all`` raises what it likes for bytes that it can't read; ``one`` may still read them.
-    """
-
-    one: Decode
-    all: Callable[[list[bytes]], list[Value]]
-
-
-COPIER = Reading(decode, _decode_all)
-OBSERVER = Reading(observe, _observe_all)
 
 
 def to_column(value: Value) -> Column:

@@ -15,7 +15,7 @@ from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.ports import Held, Json, Page, Statistics
 from migrator.stores.sqlite import codec
-from migrator.stores.sqlite.codec import Column, Reading
+from migrator.stores.sqlite.codec import Column, Decode
 
 if TYPE_CHECKING:
     from migrator.stores.sqlite.store import EmbeddedStore
@@ -30,11 +30,11 @@ _VALUE = itemgetter(2)
 class EntriesReader:
     """Reads blocks with one decoder: the copier's or the observer's."""
 
-    def __init__(self, store: EmbeddedStore, cls: str, at: At, reading: Reading) -> None:
+    def __init__(self, store: EmbeddedStore, cls: str, at: At, decode: Decode) -> None:
         self.store = store
         self.cls = cls
         self.at = at
-        self._reading = reading
+        self._decode = decode
 
     @property
     def where(self) -> str:
@@ -84,56 +84,32 @@ class EntriesReader:
     def _gather(self, cursor: sqlite3.Cursor, page: Page, limit: int) -> Column | None:
         """Fill a page from rows in block order; the last block's key where more follow."""
         current: Column | None = None
-        deadline: int | None = None
-        names: list[str | bytes] = []
-        values: list[bytes] = []
-        begun = 0
+        entries: Entries = {}
+        decode = self._decode
         for block, entry, value, expires in cursor:
             if block != current or type(block) is not type(current):
-                if current is not None:
-                    self._put(page, current, names, values, deadline)
-                if begun >= limit or page.bytes > PAGE_BYTES:
-                    return current
-                begun += 1
-                current, deadline, names, values = block, expires, [], []
-            names.append(entry)
-            values.append(value)
-        if current is not None:
-            self._put(page, current, names, values, deadline)
-        return None
+                if len(page.blocks) >= limit or page.bytes > PAGE_BYTES:
+                    break
+                current = block
+                entries = {}
+                page.blocks.append(self._begin(block, entries, expires, page))
+            try:
+                entries[entry if type(entry) is str else codec.from_name(entry)] = decode(value)
+            except Exception as error:  # noqa: BLE001 - whatever foreign bytes provoke
+                _damage(page, f"entry {entry!r}: {error}")
+            page.bytes += len(value)
+        else:
+            current = None
+        if page.damaged:
+            page.blocks = [block for block in page.blocks if block.entries]
+        return current
 
-    def _put(
-        self,
-        page: Page,
-        column: Column,
-        names: list[str | bytes],
-        values: list[bytes],
-        expires: int | None,
-    ) -> None:
-        """Add a block to a page, or the reason why it can't be read."""
+    def _begin(self, column: Column, entries: Entries, expires: int | None, page: Page) -> Block:
         try:
-            id = codec.from_column(column, self._reading.one)
+            return Block(codec.from_column(column, self._decode), entries, expires)
         except Exception as error:  # noqa: BLE001 - whatever foreign bytes provoke
             page.damaged.append((column, f"its key: {error}"))
-            return
-        try:
-            try:
-                found = self._reading.all(values)
-            except Exception:  # noqa: BLE001 - one by one tells which it is
-                found = [self._one(*each) for each in zip(names, values, strict=True)]
-            page.bytes += sum(map(len, values))
-            paths = map(codec.from_name, names)
-            page.blocks.append(Block(id, dict(zip(paths, found, strict=True)), expires))
-        except Exception as error:  # noqa: BLE001 - whatever foreign bytes provoke
-            page.damaged.append((id, str(error)))
-
-    def _one(self, name: str | bytes, value: bytes) -> Value:
-        """The value of one entry. Raises ValueError, naming it, for what can't be read."""
-        try:
-            codec.from_name(name)
-            return self._reading.one(value)
-        except Exception as error:  # noqa: BLE001 - whatever foreign bytes provoke
-            raise ValueError(f"entry {name!r}: {error}") from None
+            return Block(column, {})
 
     def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
         low, high = cast("tuple[Json, Json]", range_)
@@ -149,7 +125,7 @@ class EntriesReader:
                 f"ORDER BY block LIMIT {int(limit)}",
                 bounds,
             ).fetchall()
-        ids = [codec.from_column(row[0], self._reading.one) for row in rows]
+        ids = [codec.from_column(row[0], self._decode) for row in rows]
         return ids, _position(rows[-1][0]) if len(rows) == limit else None
 
     def read(self, ids: Sequence[Value]) -> list[Block | None]:
@@ -192,7 +168,7 @@ class EntriesReader:
                 )
                 for entry, value in rows:
                     try:
-                        entries[codec.from_name(entry)] = self._reading.one(value)
+                        entries[codec.from_name(entry)] = self._decode(value)
                     except Exception as error:  # noqa: BLE001 - whatever foreign bytes provoke
                         raise self._unreadable(id, f"entry {entry!r}: {error}") from None
         return entries
@@ -203,6 +179,13 @@ class EntriesReader:
             where=self.where,
             hint="somebody else wrote to this file; restore the block or delete it",
         )
+
+
+def _damage(page: Page, reason: str) -> None:
+    """Note that the last block can't be read; without entries it leaves the page at its end."""
+    block = page.blocks[-1]
+    block.entries = {}
+    page.damaged.append((block.id, reason))
 
 
 def _held(connection: sqlite3.Connection, table: str, keys: list[Column]) -> list[tuple[Column]]:
@@ -250,10 +233,10 @@ class EntriesCollection(EntriesReader):
     """A collection of the embedded store."""
 
     def __init__(self, store: EmbeddedStore, cls: str, at: At) -> None:
-        super().__init__(store, cls, at, codec.COPIER)
+        super().__init__(store, cls, at, codec.decode)
 
     def observer(self) -> EntriesReader:
-        return EntriesReader(self.store, self.cls, self.at, codec.OBSERVER)
+        return EntriesReader(self.store, self.cls, self.at, codec.observe)
 
     def exists(self) -> bool:
         with self.store.reading(self.where) as connection:
