@@ -83,7 +83,7 @@ class _Collection(_Observer):
 
     def _bare(self, block: Block) -> Block:
         """The block as columns hold it. Raises DoesNotFit for a reference nobody declared."""
-        written = self._declared.backward(join(block)) if self._declared.references else join(block)
+        written = self._declared.backward(join(block))
         found = _first_reference(written.value, "")
         if found is not None:
             path, ref = general_path(found[0]), found[1]

@@ -7,6 +7,7 @@ from migrator.commands.project import Project
 from migrator.commands.runs import refuse_ended
 from migrator.engine.backfill import write_again
 from migrator.engine.verify import forget as forget_verification
+from migrator.engine.work import keys_aside
 from migrator.errors import Refused
 from migrator.route import pages
 from migrator.state import Quarantined, quarantine_key
@@ -34,11 +35,7 @@ def retry_quarantined(project: Project, revision: str) -> tuple[int, int]:
         scene, mended = engine.scene, 0
         for route in scene.routes:
             forget_verification(scene, route)
-            aside = {
-                item.key
-                for item in project.control.quarantined(scene.run.id)
-                if item.move == route.number
-            }
+            aside = keys_aside(scene, route)
             gone = set(aside)
             # The canonical form can't be read back; the source itself names its keys.
             for range_ in scene.retry(route.source.split, 1) if aside else ():

@@ -226,10 +226,12 @@ def _delete_extra(scene: Scene, route: Route, task: Task) -> None:
 
 def _refuse_unplanned(scene: Scene, route: Route, extra: Sequence[Block]) -> None:
     """Raise Refused where more would be deleted than somebody agreed to."""
+    if not extra:
+        return
     planned = scene.planned(route)
     accepted = any(f.code == "A107" and f.cls == route.cls for f in scene.plan.to_accept)
     done = counts(scene, route)["delete"]
-    if not extra or (accepted and not planned.exact) or done + len(extra) <= planned.delete:
+    if (accepted and not planned.exact) or done + len(extra) <= planned.delete:
         return
     keys = ", ".join(route.name(block.id) for block in extra[:5])
     raise Refused(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 import structlog
 
 from migrator.engine import backfill as copy
+from migrator.engine.carry_back import carry_back as carry
 from migrator.engine.points import reached
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Scene
@@ -172,8 +173,6 @@ class Engine:
         found = [verify(self.scene, route) for route in self.scene.routes]
         changed = sum(f.differ + f.missing + f.extra for f in found)
         if changed and carry_back:
-            from migrator.engine.carry_back import carry_back as carry
-
             for route in self.scene.routes:
                 carried = carry(self.scene, route)
                 self.scene.control.record(self.run.id, "carried back", cls=route.cls, **carried)

@@ -150,15 +150,15 @@ def _forth(walk: _Pass, task: Task) -> None:
                       scene.retry):  # fmt: skip
         scene.check()
         done = dict.fromkeys(("equal", "differ", "missing", "quarantined", "rechecked", _KEYS), 0)
-        for block in page.blocks:
-            done["quarantined"] += walk.is_aside(block.id)
+        compared = [block for block in page.blocks if not walk.is_aside(block.id)]
+        done["quarantined"] += len(page.blocks) - len(compared)
         for id, reason in page.damaged:
             if walk.is_aside(id):
                 done["quarantined"] += 1
             else:
                 done["differ"] += 1
                 walk.tell(id, "differs", [f"(whole): can't be read: {reason}"])
-        _compare(walk, [b for b in page.blocks if not walk.is_aside(b.id)], done)
+        _compare(walk, compared, done)
         task = _checkpoint(walk, task, page.next, done)
         scene.watcher.advances("verify", route.cls, len(page.blocks), page.bytes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -110,7 +110,6 @@ def carry_out(scene: Scene, tasks: Sequence[Task], do: Callable[[Task], None]) -
         if not failed.is_set():
             do(task)
 
-    executor: Executor
     with (
         _few_collections(),
         ThreadPoolExecutor(max_workers=scene.workers, thread_name_prefix="task") as executor,

@@ -9,8 +9,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from migrator.model.phase import Phase
-
 FORMAT = 1
 
 Severity = Literal["note", "warning", "accept", "error"]
@@ -156,6 +154,3 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def to_accept(self) -> list[Finding]:
         return [f for f in self.findings if f.severity == "accept"]
-
-
-PHASES = [phase.value for phase in Phase]

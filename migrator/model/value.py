@@ -319,6 +319,17 @@ def nanos_of(value: Value) -> int:
     raise TypeError(f"{type(value).__name__} is no date or time")
 
 
+def has_utf8(text: str) -> bool:
+    """Whether a text can be written as UTF-8: not where it holds an unpaired surrogate."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def walk(value: Value, visit: Callable[[Value], None]) -> None:
     """Call ``visit`` for a value and everything inside it, parents first."""
     visit(value)

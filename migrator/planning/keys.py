@@ -68,8 +68,8 @@ class Collisions:
 
 def dangling(
     blocks: list[Block], there: dict[str, Collection], seen: set[bytes], retry: Retry
-) -> Iterator[tuple[str, str]]:
-    """References of these blocks to aggregates that are not there: reference, class.
+) -> Iterator[str]:
+    """References of these blocks to aggregates that are not there, by name.
 
     ``seen`` keeps what was looked up; it is emptied when it grows, so that memory is bounded.
     """
@@ -86,7 +86,7 @@ def dangling(
         found = retry(there[cls].read, list(refs.values())) if refs else []
         for id, held in zip(refs.values(), found, strict=True):
             if held is None:
-                yield name(cls, id), cls
+                yield name(cls, id)
     if len(seen) > 100_000:
         seen.clear()
 

@@ -117,7 +117,7 @@ class Surveyor:
         for range_ in self.retry(self.route.source.split, 1):
             for page in pages(self.route.source, range_, None, PAGE, self.retry):
                 for block in page.blocks:
-                    yield from (new.id for new in self._expected_or_none(block))
+                    yield from (new.id for new in self._expected_if_any(block))
 
     def _damaged(self, damaged: list[tuple[Value, str]]) -> None:
         for key, reason in damaged:
@@ -137,7 +137,7 @@ class Surveyor:
             expected += self._expected(block)
         for new in expected:
             self.collisions.add(new, self.found.issues)
-        for ref, _ in dangling(expected, self.referred, self._looked_up, self.retry):
+        for ref in dangling(expected, self.referred, self._looked_up, self.retry):
             self.found.issues.add(
                 "warning", "W109", "references that lead to no aggregate", key=ref
             )
@@ -161,7 +161,7 @@ class Surveyor:
             return []
         return [new for new in expected if self._fits(new, name)]
 
-    def _expected_or_none(self, block: Block) -> list[Block]:
+    def _expected_if_any(self, block: Block) -> list[Block]:
         try:
             return self.route.expected(block)
         except (CorruptBlock, DoesNotFit, Refused):

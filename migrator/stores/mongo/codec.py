@@ -35,7 +35,7 @@ from bson.regex import Regex
 from bson.timestamp import Timestamp
 
 from migrator.model import value as v
-from migrator.model.value import Record, Value
+from migrator.model.value import Record, Value, has_utf8
 from migrator.stores.mongo import wire
 from migrator.stores.mongo.wire import MILLI, Damaged, Unheld
 
@@ -44,16 +44,6 @@ _FLAGS = {"i": re.I, "l": re.L, "m": re.M, "s": re.S, "u": re.U, "x": re.X}
 _LETTERS = {int(flag): letter for letter, flag in _FLAGS.items()}
 
 # ---------------------------------------------------------------- what BSON holds by itself
-
-
-def _text_fits(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _moment_fits(value: dt.datetime) -> bool:
@@ -72,11 +62,11 @@ def _binary_fits(value: v.Binary) -> bool:
 
 
 def _regex_fits(value: v.Regex) -> bool:
-    return "\0" not in value.pattern + value.flags and _text_fits(value.pattern + value.flags)
+    return "\0" not in value.pattern + value.flags and has_utf8(value.pattern + value.flags)
 
 
 _FITS: dict[type, Callable[[Any], bool]] = {
-    str: _text_fits,
+    str: has_utf8,
     int: lambda value: v.INT64_MIN <= value <= v.INT64_MAX,
     dt.datetime: _moment_fits,
     v.Instant: _instant_fits,

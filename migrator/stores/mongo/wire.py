@@ -54,11 +54,6 @@ class Unheld(Exception):
     """A value that BSON has no exact form for."""
 
 
-def integer(number: int) -> bytes:
-    """A 32-bit integer as BSON writes it."""
-    return _INT.pack(number)
-
-
 def document(*elements: bytes) -> bytes:
     """A document of elements."""
     body = b"".join(elements)

@@ -17,7 +17,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from migrator.model import value as v
-from migrator.model.value import Kind, Value, kind_of
+from migrator.model.value import Kind, Value, has_utf8, kind_of
 from migrator.stores.sql.catalog import Column
 from migrator.stores.sql.options import Dialect
 from migrator.stores.sql.unfit import Unfit
@@ -91,10 +91,8 @@ def need_text(value: Value, column: Column) -> str:
     """The text of a value. Raises Unfit for other kinds and unpaired surrogates."""
     if type(value) is not str:
         raise misfit(value, column)
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise Unfit("the text holds an unpaired surrogate") from None
+    if not has_utf8(value):
+        raise Unfit("the text holds an unpaired surrogate")
     return value
 
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from migrator.model import value as v
 from migrator.model.path import child
-from migrator.model.value import Value
+from migrator.model.value import Value, has_utf8
 from migrator.stores.sql.unfit import Unfit
 
 
@@ -118,8 +118,6 @@ def _plain(text: str) -> bool:
 def _string(text: str, path: str) -> str:
     if "\0" in text:
         raise Unfit("JSON in this store can't hold U+0000", path)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise Unfit("the text holds an unpaired surrogate", path) from None
+    if not has_utf8(text):
+        raise Unfit("the text holds an unpaired surrogate", path)
     return json.dumps(text, ensure_ascii=False)

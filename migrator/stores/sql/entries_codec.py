@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from migrator.model import tags as copier
 from migrator.model import witness
-from migrator.model.value import Value, depth
+from migrator.model.value import Value, depth, has_utf8
 
 Load: TypeAlias = Callable[[str, str | None], Value]
 
@@ -55,7 +55,7 @@ def observe(text: str, tags: str | None) -> Value:
 
 def to_text(key: Value) -> str:
     """A key or an access path as a column holds it. Raises one of UNFIT."""
-    if type(key) is str and not key.startswith(MARK) and "\0" not in key and _encodes(key):
+    if type(key) is str and not key.startswith(MARK) and "\0" not in key and has_utf8(key):
         return key
     text, tags = dump(key)
     return f"{MARK}{text}" if tags is None else f"{MARK}{text} {tags}"
@@ -71,14 +71,4 @@ def from_text(text: str, load: Load) -> Value:
 
 def _json(value: Value) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text if _encodes(text) else json.dumps(value, allow_nan=False, separators=(",", ":"))
-
-
-def _encodes(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text if has_utf8(text) else json.dumps(value, allow_nan=False, separators=(",", ":"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from migrator.model.value import Value
+from migrator.model.value import Value, has_utf8
 from migrator.stores.sql.catalog import Column
 from migrator.stores.sql.catalog_mysql import pads_not
 from migrator.stores.sql.keys import id_of, key_of
@@ -141,11 +141,7 @@ def unfit_text(dialect: Dialect, text: str) -> str:
     """Why no text column can hold a text, empty where one can."""
     if dialect == "postgresql" and "\0" in text:
         return "no U+0000 in text"
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return "no unpaired surrogate in text"
-    return ""
+    return "" if has_utf8(text) else "no unpaired surrogate in text"
 
 
 def unfit_float(dialect: Dialect, value: float) -> str:

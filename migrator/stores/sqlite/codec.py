@@ -20,7 +20,7 @@ import msgspec
 from migrator.errors import DoesNotFit
 from migrator.model import tags, witness
 from migrator.model.block import Block
-from migrator.model.value import INT64_MAX, INT64_MIN, Int64, Set, Value, depth
+from migrator.model.value import INT64_MAX, INT64_MIN, Int64, Set, Value, depth, has_utf8
 
 Column: TypeAlias = str | int | bytes
 Row: TypeAlias = tuple[Column, str | bytes, bytes, int | None]
@@ -136,14 +136,10 @@ def key_column(id: Value) -> Column:
 
 def to_name(name: str) -> str | bytes:
     """An entry's access path, or a text key, as SQLite holds it."""
-    if name.isascii():
+    if has_utf8(name):
         return name
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        # 0xC1 is never the first byte of a MessagePack value, so no other key looks like this.
-        return b"\xc1" + name.encode("utf-8", "surrogatepass")
-    return name
+    # 0xC1 is never the first byte of a MessagePack value, so no other key looks like this.
+    return b"\xc1" + name.encode("utf-8", "surrogatepass")
 
 
 def from_name(name: str | bytes) -> str:

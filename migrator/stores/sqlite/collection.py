@@ -59,18 +59,9 @@ class EntriesReader:
         return table
 
     def page(self, range_: Json, position: Json, limit: int) -> Page:
-        low, high = cast("tuple[Json, Json]", range_)
-        low = low if position is None else position
-        where, bounds = [], []
-        if low is not None:
-            where.append("block > ?")
-            bounds.append(_bound(low))
-        if high is not None:
-            where.append("block <= ?")
-            bounds.append(_bound(high))
+        condition, bounds = _between(range_, position)
         page = Page([], None)
         with self.store.reading(self.where) as connection:
-            condition = f"WHERE {' AND '.join(where)}" if where else ""
             cursor = connection.execute(
                 f"SELECT block, entry, value, expires FROM {self._must(connection)} {condition} "  # noqa: S608
                 "ORDER BY block, entry",
@@ -112,13 +103,7 @@ class EntriesReader:
             return Block(column, {})
 
     def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
-        low, high = cast("tuple[Json, Json]", range_)
-        low = low if position is None else position
-        bounds = [] if low is None else [_bound(low)]
-        condition = "" if low is None else "WHERE block > ?"
-        if high is not None:
-            condition += " AND block <= ?" if condition else "WHERE block <= ?"
-            bounds.append(_bound(high))
+        condition, bounds = _between(range_, position)
         with self.store.reading(self.where) as connection:
             rows = connection.execute(
                 f"SELECT DISTINCT block FROM {self._must(connection)} {condition} "  # noqa: S608
@@ -222,6 +207,16 @@ def _position(column: Column) -> Json:
     if isinstance(column, bytes):
         return ["bytes", column.hex()]
     return ["text" if isinstance(column, str) else "number", column]
+
+
+def _between(range_: Json, position: Json) -> tuple[str, list[Column]]:
+    """The condition for the rest of a range, empty for everything, and its parameters."""
+    low, high = cast("tuple[Json, Json]", range_)
+    low = low if position is None else position
+    sides = [("block > ?", low), ("block <= ?", high)]
+    where = [(text, _bound(side)) for text, side in sides if side is not None]
+    condition = "WHERE " + " AND ".join(text for text, _ in where) if where else ""
+    return condition, [bound for _, bound in where]
 
 
 def _bound(position: Json) -> Column:
