@@ -111,21 +111,31 @@ def open_route(number: int, move: Move, source_at: At, store: Callable[[str], St
 def pages(
     reader: Observer, range_: Json, position: Json, limit: int, retry: Retry
 ) -> Iterator[Page]:
-    """The pages of a range from a position to its end.
+    """The pages of a range from a position to its end."""
+    while True:
+        page = retry(reader.page, range_, position, limit)
+        yield page
+        if page.next is None:
+            return
+        position = page.next
 
-    While one is in work the next is read: one page more in memory, and the time that a server
-    takes to answer is not lost. Closing the iterator waits for a page that is being read.
+
+def pages_ahead(
+    reader: Observer, range_: Json, position: Json, limit: int, retry: Retry
+) -> Iterator[Page]:
+    """As ``pages``; while one is in work the next is read.
+
+    One page more is in memory. That pays where the work waits for another store, as a copy
+    does; where it is computing, as in verification, the two only take turns. Closing the
+    iterator waits for a page that is being read.
     """
-
-    def read(position: Json) -> Page:
-        return retry(reader.page, range_, position, limit)
-
+    following = pages(reader, range_, position, limit, retry)
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as executor:
-        ahead = executor.submit(copy_context().run, read, position)
+        ahead = executor.submit(copy_context().run, next, following)
         while True:
             page = ahead.result()
             if page.next is not None:
-                ahead = executor.submit(copy_context().run, read, page.next)
+                ahead = executor.submit(copy_context().run, next, following)
             yield page
             if page.next is None:
                 return

@@ -20,7 +20,7 @@ from migrator.model.diff import same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value, show
 from migrator.ports import Page
-from migrator.route import Route, extra_blocks, pages
+from migrator.route import Route, extra_blocks, pages, pages_ahead
 from migrator.state import Quarantined, Task, quarantine_key
 
 COUNTED = ("read", "create", "change", "leave", "delete", "quarantined", "bytes")
@@ -77,7 +77,7 @@ class _Backfill:
     def run(self) -> None:
         scene, task = self.scene, self.task
         limit = self.planned.page
-        for page in pages(self.route.source, task.range, task.position, limit, scene.retry):
+        for page in pages_ahead(self.route.source, task.range, task.position, limit, scene.retry):
             scene.check()
             reached("backfill.read")
             intent = self.task.intent
