@@ -24,7 +24,7 @@ from migrator.model.canonical import equal
 from migrator.model.move import At, Layout
 from migrator.model.value import Int64, Set
 from migrator.ports import StoreSettings
-from migrator.stores.sqlite import open_store
+from migrator.stores.sqlite import codec, open_store
 from migrator.stores.sqlite import store as module
 from migrator.stores.sqlite.collection import EntriesCollection
 from migrator.stores.sqlite.store import EmbeddedStore
@@ -302,6 +302,31 @@ def test_bytes_that_nobody_can_read_are_named(store: EmbeddedStore) -> None:
         collection.read_entries(2, ["rounds[0]"])
     collection.delete([Address(2), Address(4)])
     assert collection.count() == 4
+
+
+def test_a_damaged_block_is_told_once_whatever_lies_in_it(store: EmbeddedStore) -> None:
+    collection = games(store)
+    collection.create()
+    collection.write([block(n) for n in range(4)])
+    with store.writing() as connection:
+        for key, entry, value in (
+            (1, "rounds[0]", b"\xc1"),
+            (1, "rounds[1]", b"\xc1"),
+            (2, "", 5),
+            (2, "rounds[3]", 1.5),
+        ):
+            connection.execute(
+                "UPDATE entries_1 SET value = ? WHERE block = ? AND entry = ?", (value, key, entry)
+            )
+        key = codec.to_column(None)
+        connection.executemany(
+            "INSERT INTO entries_1 VALUES (?, ?, x'c1', NULL)", [(b"\x92\x01", "a"), (key, "b")]
+        )
+        connection.execute("INSERT INTO entries_1 VALUES (x'9201', 'b', x'c1', NULL)")
+    for reader in (collection, collection.observer()):
+        page = reader.page([None, None], None, 10)
+        assert [b.id for b in page.blocks] == [0, 3]
+        assert [id for id, _ in page.damaged] == [1, 2, b"\x92\x01", None]
 
 
 def test_sets_that_nest_too_deep_are_refused(store: EmbeddedStore) -> None:

@@ -86,9 +86,9 @@ class EntriesReader:
                 page.blocks.append(self._begin(block, entries, expires, page))
             try:
                 entries[entry if type(entry) is str else codec.from_name(entry)] = decode(value)
+                page.bytes += len(value)
             except Exception as error:  # noqa: BLE001 - whatever foreign bytes provoke
                 _damage(page, f"entry {entry!r}: {error}")
-            page.bytes += len(value)
         else:
             current = None
         if page.damaged:
@@ -167,10 +167,11 @@ class EntriesReader:
 
 
 def _damage(page: Page, reason: str) -> None:
-    """Note that the last block can't be read; without entries it leaves the page at its end."""
+    """Note, once, that the last block can't be read; without entries it leaves the page."""
     block = page.blocks[-1]
     block.entries = {}
-    page.damaged.append((block.id, reason))
+    if not page.damaged or page.damaged[-1][0] is not block.id:
+        page.damaged.append((block.id, reason))
 
 
 def _held(connection: sqlite3.Connection, table: str, keys: list[Column]) -> list[tuple[Column]]:
