@@ -12,6 +12,11 @@ SERVERS = {
     "postgresql": "postgresql://migrator:migrator@127.0.0.1:15432/postgres",
     "mariadb": "mariadb://migrator:migrator@127.0.0.1:13306/mysql",
     "mongodb": "mongodb://127.0.0.1:27117/?directConnection=true",
+    "redis": "redis://127.0.0.1:16379/0",
+    "rediscluster": "rediscluster://127.0.0.1:17001",
+    "dynamodb": "dynamodb://127.0.0.1:15000?region=eu-west-1",  # moto
+    "dynalite": "dynamodb://127.0.0.1:15001?region=eu-west-1",
+    "cassandra": "cassandra://127.0.0.1:19042",
 }
 _absent: set[str] = set()
 
