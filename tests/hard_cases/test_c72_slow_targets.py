@@ -1,4 +1,4 @@
-"""C72: no cursor is kept open while the target is slow; pages go on from the last key."""
+"""C72: a slow target loses and doubles nothing, and no cursor is asked to live for ever."""
 
 from __future__ import annotations
 

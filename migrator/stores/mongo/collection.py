@@ -142,7 +142,7 @@ class MongoCollection:
         return read_page(self._pager, self._shape.decode, range_, position, limit)
 
     def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
-        listed, next_ = self._pager.listing(range_, position, limit, side=True)
+        listed, next_ = self._pager.batch(range_, position, limit, {"_id": 1, f"{SIDE}.id": 1})
         return [self._shape.id_of(raw) for raw in listed], next_
 
     def read(self, ids: Sequence[Value]) -> list[Block | None]:
@@ -213,19 +213,14 @@ class MongoCollection:
 
 def read_page(pager: Pager, decode: Decode, range_: Json, position: Json, limit: int) -> Page:
     """A page of blocks; documents that can't be read are reported, the others are fine (C65)."""
-    listed, next_ = pager.listing(range_, position, limit)
-    order = [wire.id_of(raw) for raw in listed]
-    found = {wire.id_of(raw): raw for raw in pager.read(order)}
+    found, next_ = pager.batch(range_, position, limit)
     page = Page([], next_)
-    for key in order:
-        raw = found.get(key)
-        if raw is None:
-            continue  # deleted since it was listed
+    for raw in found:
         page.bytes += len(raw)
         try:
             page.blocks.append(decode(raw))
         except Damaged as error:
-            page.damaged.append((keys.value_of(key), str(error)))
+            page.damaged.append((keys.value_of(wire.id_of(raw)), str(error)))
     return page
 
 

@@ -4,8 +4,9 @@
 ``max``) know no types: they walk the ``_id`` index as it lies, from a key of any kind to
 another. Keys travel as bytes, so that none changes on the way through a position.
 
-A page is two short requests, the keys and then their documents as they are now; no cursor
-lives from page to page.
+A page is one batch of a cursor, which is kept for the page that follows. Nothing relies on it:
+a cursor that the server has dropped is opened anew behind the last key. So what a page shows is
+as old as the page before it at most.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
+from pymongo.cursor import RawBatchCursor
 from pymongo.errors import OperationFailure
 
 from migrator.errors import Refused
@@ -25,13 +27,16 @@ from migrator.ports import Json
 from migrator.stores.mongo import wire
 from migrator.stores.mongo.edge import edge
 from migrator.stores.mongo.keys import Key
-from migrator.stores.mongo.stored import SIDE
 
 Raw = Collection[RawBSONDocument]
 
-_AHEAD = 200_000
+# A cursor that stands behind a key, by end of range, size of batch, projection and that key.
+Slot = tuple[str | None, int, str, str | None]
+Cursor = RawBatchCursor[RawBSONDocument]
+
 _HINT = {"_id": 1}
-_RANGES_KEPT = 8
+_CURSORS_KEPT = 16
+_CURSOR_GONE = {43, 237}  # CursorNotFound, CursorKilled
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,11 @@ def documents(batch: Any) -> Iterator[bytes]:
         at += size
 
 
+def _next(cursor: Cursor) -> list[bytes]:
+    """The next batch, empty at the end."""
+    return [*documents(next(cursor, b""))]
+
+
 class Pager:
     """Keys and raw documents of one collection."""
 
@@ -104,8 +114,7 @@ class Pager:
         self.where = where
         self._cheap: bool | None = None
         self._lock = threading.Lock()
-        # Keys listed but not asked for yet, by (with the side field?, end of range, position).
-        self._ahead: dict[tuple[bool, str | None, str | None], tuple[list[bytes], bool]] = {}
+        self._cursors: dict[Slot, Cursor] = {}
 
     @property
     def cheap_ranges(self) -> bool:
@@ -124,54 +133,57 @@ class Pager:
                 self._cheap = True
         return self._cheap
 
-    def listing(
-        self, range_: Json, position_: Json, limit: int, side: bool = False
+    def batch(
+        self, range_: Json, position_: Json, limit: int, projection: dict[str, int] | None = None
     ) -> tuple[list[bytes], Json]:
-        """Up to ``limit`` documents of nothing but ``_id`` (and, asked for, the key's tags).
+        """Up to ``limit`` documents of a range after a position, and the next position."""
+        bounds, after = Range.of(range_), key_at(position_)
+        slot = (position(bounds.stop), limit, str(projection))
+        cursor = self._take((*slot, position(after))) if after is not None else None
+        with edge(self.where):
+            try:
+                found = [] if cursor is None else _next(cursor)
+            except OperationFailure as error:
+                if error.code not in _CURSOR_GONE:
+                    raise
+                cursor = None
+            if cursor is None:
+                cursor = self._open(bounds, after, limit, projection)
+                found = _next(cursor)
+                if after is not None:  # ``min`` includes its key, which stood on the page before
+                    found = [raw for raw in found if wire.id_of(raw) != after]
+            while not found and cursor.alive:
+                found = _next(cursor)
+        if not cursor.alive:
+            return found, None
+        next_ = position(wire.id_of(found[-1]))
+        self._keep((*slot, next_), cursor)
+        return found, next_
 
-        Where a range costs a scan of the collection, the rest of the scan is kept for the
-        pages that follow: up to 200,000 keys, and only keys, never values.
-        """
-        range_ = Range.of(range_)
-        slot = (side, position(range_.stop), position(key_at(position_)))
-        with self._lock:
-            kept = self._ahead.pop(slot, None) if position_ is not None else None
-        if kept is None:
-            asked = limit if self.cheap_ranges else max(limit, _AHEAD)
-            found = self._list(range_, key_at(position_), asked, side)
-            kept = found, len(found) < asked
-        found, whole = kept
-        page, rest = found[:limit], found[limit:]
-        if not page or (whole and not rest):
-            return page, None
-        next_ = position(wire.id_of(page[-1]))
-        if rest:
-            with self._lock:
-                while len(self._ahead) >= _RANGES_KEPT:
-                    del self._ahead[next(iter(self._ahead))]
-                self._ahead[(side, slot[1], next_)] = rest, whole
-        return page, next_
-
-    def _list(self, range_: Range, after: Key | None, limit: int, side: bool) -> list[bytes]:
+    def _open(
+        self, range_: Range, after: Key | None, limit: int, projection: dict[str, int] | None
+    ) -> Cursor:
         bounds: dict[str, Any] = {}
         if after is not None or range_.start is not None:
             bounds["min"] = with_id(after or range_.start)  # type: ignore[arg-type]
         if range_.stop is not None:
             bounds["max"] = with_id(range_.stop)
-        with edge(self.where):
-            batches = self._collection.find_raw_batches(
-                projection={"_id": 1, f"{SIDE}.id": 1} if side else {"_id": 1},
-                sort=_HINT,
-                hint=_HINT,
-                # ``min`` includes its key, which stood on the page before.
-                limit=limit + (after is not None),
-                batch_size=min(limit + 1, 10_000),
-                **bounds,
-            )
-            found = [raw for batch in batches for raw in documents(batch)]
-        if after is not None and found and wire.id_of(found[0]) == after:
-            del found[0]
-        return found[:limit]
+        return self._collection.find_raw_batches(
+            projection=projection, sort=_HINT, hint=_HINT, batch_size=limit, **bounds
+        )
+
+    def _take(self, slot: Slot) -> Cursor | None:
+        with self._lock:
+            return self._cursors.pop(slot, None)
+
+    def _keep(self, slot: Slot, cursor: Cursor) -> None:
+        with self._lock:
+            self._cursors[slot] = cursor
+            first = next(iter(self._cursors))
+            idle = self._cursors.pop(first) if len(self._cursors) > _CURSORS_KEPT else None
+        if idle is not None:
+            with edge(self.where):
+                idle.close()
 
     def read(self, keys: Sequence[Key], projection: dict[str, int] | None = None) -> list[bytes]:
         """The documents of some keys as they are now, in no order; those that exist."""
