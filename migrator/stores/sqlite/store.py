@@ -33,6 +33,9 @@ _PLAIN = {
     Kind.NULL, Kind.BOOLEAN, Kind.INT32, Kind.DOUBLE, Kind.TEXT, Kind.BYTES, Kind.LIST, Kind.RECORD
 }  # fmt: skip
 _BUSY_SECONDS = 30
+# In KB, below zero as SQLite wants it. Pages are read in order and need little; a batch that is
+# written should not spill before its end.
+_READ_CACHE, _WRITE_CACHE = -4_096, -16_384
 
 CAPABILITIES = Capabilities(
     layouts={
@@ -126,6 +129,7 @@ class EmbeddedStore:
     def writing(self, where: str = "") -> Iterator[sqlite3.Connection]:
         """A write transaction: durable when the block ends, undone when it raises."""
         with self._turn(), self.reading(where) as connection:
+            connection.execute(f"PRAGMA cache_size = {_WRITE_CACHE}")
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -151,7 +155,7 @@ class EmbeddedStore:
     def _connection(self) -> Iterator[sqlite3.Connection]:
         """The connection that this thread has in use, or an idle one, or a new one.
 
-        They are lent and not kept for a thread: each has 16 MB of cache, and threads end.
+        They are lent and not kept for a thread: each has a cache of megabytes, and threads end.
         """
         self._mind_forks()
         mine: sqlite3.Connection | None = getattr(self._lent, "connection", None)
@@ -195,7 +199,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
     connection.execute("PRAGMA page_size = 8192")
-    connection.execute("PRAGMA cache_size = -16384")
+    connection.execute(f"PRAGMA cache_size = {_READ_CACHE}")
     # 32 MB: each checkpoint writes and syncs the file itself, which batches should not wait for.
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
     return connection
