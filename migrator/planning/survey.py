@@ -190,6 +190,8 @@ class Surveyor:
             refused = [r for p, x in block.entries.items() for r in found.kinds.refusals(p, x)]
         for path, kind in refused:
             self._misfit("E105", f"{kind} can't be held by {route.move.target}", name, path)
+        if refused:
+            return False  # the columns of tables would refuse the same again
         try:
             size = route.target.size(block)
         except DoesNotFit as error:
@@ -209,7 +211,7 @@ class Surveyor:
             self._misfit(code, text, name, "")
         found.bytes += size
         found.entries += len(block.entries)
-        return not refused and not over
+        return not over
 
     def _compare(self, new: Block, old: Block | None) -> None:
         found = self.found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from migrator.model.move import At
 from migrator.model.value import NANOS, Instant, Record, Value, instant
 from tests.hard_cases.bench import Bench, apply, error, plan
@@ -22,10 +24,14 @@ def test_far_dates_are_kept_where_they_can_be(bench: Bench) -> None:
     kit.assert_equal(bench.contents(shop, At("pg", name, layout="entries")), kit.by_key(NEVER))
 
 
-def test_far_dates_are_refused_where_they_can_not(bench: Bench) -> None:
+@pytest.mark.parametrize("there", [True, False])
+def test_far_dates_are_refused_where_they_can_not(bench: Bench, there: bool) -> None:
     table = kit.fresh("c02")
-    bench.sql("pg", f"CREATE TABLE {table} (id varchar(9) PRIMARY KEY, t timestamptz)")
-    shop = bench.shop(("At('emb', 'c02')", f"At('pg', tables({table!r}))"))
+    spec = f"tables({table!r}, key='id', columns={{'id': 'varchar(9)', 't': 'timestamptz'}})"
+    if there:
+        spec = f"tables({table!r})"
+        bench.sql("pg", f"CREATE TABLE {table} (id varchar(9) PRIMARY KEY, t timestamptz)")
+    shop = bench.shop(("At('emb', 'c02')", f"At('pg', {spec})"))
     bench.fill(shop, At("emb", "c02"), NEVER)
     found = error(plan(shop))  # PostgreSQL has the year 10000, not the year -292275055
     assert (found.path, found.keys, found.count) == ("t", ["Thing:d2"], 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.hard_cases.bench import Bench, apply, error, plan
 from tests.system import kit
 
@@ -25,11 +27,15 @@ def test_nan_goes_to_documents_and_back(bench: Bench) -> None:
     assert bench.sql("pg", query.format(back)) == bench.sql("pg", query.format(table))
 
 
-def test_nan_is_refused_where_there_is_none(bench: Bench) -> None:
+@pytest.mark.parametrize("there", [True, False])
+def test_nan_is_refused_where_there_is_none(bench: Bench, there: bool) -> None:
     table, target = kit.fresh("c41"), kit.fresh("c41")
     bench.sql("pg", f"CREATE TABLE {table} (id int PRIMARY KEY, n numeric(5, 0))",
               f"INSERT INTO {table} {ROWS}")  # fmt: skip
-    bench.sql("maria", f"CREATE TABLE {target} (id int PRIMARY KEY, n decimal(5,0))")
-    shop = bench.shop((f"At('pg', tables({table!r}))", f"At('maria', tables({target!r}))"))
+    spec = f"tables({target!r}, key='id', columns={{'id': 'int', 'n': 'decimal(5,0)'}})"
+    if there:
+        spec = f"tables({target!r})"
+        bench.sql("maria", f"CREATE TABLE {target} (id int PRIMARY KEY, n decimal(5,0))")
+    shop = bench.shop((f"At('pg', tables({table!r}))", f"At('maria', {spec})"))
     found = error(plan(shop))
     assert (found.path, found.keys, found.count) == ("n", ["Thing:1"], 1)

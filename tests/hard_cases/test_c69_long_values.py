@@ -11,11 +11,15 @@ from tests.system import kit
 EMOJI = "\U0001f600"
 
 
+@pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("store", ["pg", "maria"])
-def test_a_value_over_the_columns_length_is_refused(bench: Bench, store: str) -> None:
+def test_a_value_over_the_columns_length_is_refused(bench: Bench, store: str, there: bool) -> None:
     table = kit.fresh("c69")
-    bench.sql(store, f"CREATE TABLE {table} (id int PRIMARY KEY, t varchar(100))")
-    shop = bench.shop(("At('emb', 'c69')", f"At({store!r}, tables({table!r}))"))
+    spec = f"tables({table!r}, key='id', columns={{'id': 'int', 't': 'varchar(100)'}})"
+    if there:
+        spec = f"tables({table!r})"
+        bench.sql(store, f"CREATE TABLE {table} (id int PRIMARY KEY, t varchar(100))")
+    shop = bench.shop(("At('emb', 'c69')", f"At({store!r}, {spec})"))
     values = {1: "x" * 99 + EMOJI, 2: "x" * 100 + EMOJI, 3: EMOJI * 100}
     bench.fill(shop, At("emb", "c69"), [(n, {"id": n, "t": t}) for n, t in values.items()])
     found = error(plan(shop))

@@ -12,7 +12,6 @@ from functools import cached_property
 
 from sqlalchemy.engine import Connection
 
-from migrator.errors import Refused
 from migrator.stores.sql.options import Dialect
 
 
@@ -101,14 +100,6 @@ def read_table(connection: Connection, dialect: Dialect, name: str) -> Table | N
     if found is None and dialect != "sqlite" and "." in name:
         schema, _, table = name.partition(".")
         found = _reader(dialect)(connection, schema, table)
-    return found
-
-
-def need_table(connection: Connection, dialect: Dialect, name: str, where: str) -> Table:
-    """As ``read_table``. Raises Refused where there is none."""
-    found = read_table(connection, dialect, name)
-    if found is None:
-        raise Refused(f"there is no table {name!r}", where=where, hint="check its name")
     return found
 
 

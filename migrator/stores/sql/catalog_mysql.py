@@ -71,6 +71,21 @@ def read(connection: Connection, schema: str | None, name: str) -> Table | None:
     )
 
 
+def read_temporary(connection: Connection, name: str) -> Table:
+    """A temporary table of this session, which the information schema does not show: its
+    columns and key."""
+    ask = connection.exec_driver_sql
+    sql = str(ask(f"SHOW CREATE TABLE {quote(name)}").one()[1])
+    documents = {m[1].replace("``", "`") for m in _JSON_CHECK.finditer(sql)}
+    columns, key = [], []
+    for row in ask(f"SHOW FULL COLUMNS FROM {quote(name)}").mappings():
+        base = re.split(r"[ (]", row["Type"])[0]
+        shown = (row["Field"], row["Type"], base, row["Null"], row["Default"], row["Extra"])
+        columns.append(_column((*shown, "", row["Collation"]), documents))
+        key += [row["Field"]] if row["Key"] == "PRI" else []
+    return Table(name, None, tuple(columns), tuple(key))
+
+
 def _indexes(rows: Any) -> tuple[tuple[str, ...], tuple[Index, ...]]:
     parts: dict[str, list[Any]] = {}
     for row in rows:

@@ -25,8 +25,8 @@ _ACTS = ("CASCADE", "SET NULL", "SET DEFAULT")
 
 def findings(collection: TablesCollection) -> Iterable[Finding]:
     """Severity, code and text of each finding."""
-    if not collection.exists():
-        return []
+    if not collection.whole:
+        return _undrafted(collection)
     return [
         finding
         for node in collection.root.walk()
@@ -36,6 +36,20 @@ def findings(collection: TablesCollection) -> Iterable[Finding]:
             *_folding(node),
             *_kinds(node),
             *_keyless(node),
+        )
+    ]
+
+
+def _undrafted(collection: TablesCollection) -> list[Finding]:
+    """What can't be told of tables that are still to be made."""
+    if collection.shape_to_be is not None:
+        return []
+    return [
+        (
+            "note",
+            "T009",
+            f"what the columns of {collection.where} can't hold is told by the copy alone: the "
+            "store's user may make no temporary table, in which they would be tried",
         )
     ]
 
@@ -156,9 +170,9 @@ def unfit_float(dialect: Dialect, value: float) -> str:
 
 def same_key(collection: TablesCollection, id: Value) -> Value:
     """The key by the comparison of its columns: equal for keys that the server holds equal."""
-    if collection.database.absent or not collection.exists_once:
+    root = collection.shape_to_be
+    if root is None:
         return id  # tables made here compare keys byte by byte
-    root = collection.root
     key = key_of(id, len(root.key))
     if key is None:
         return id

@@ -6,10 +6,10 @@ lose something is refused here, before a row is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 from migrator.errors import Refused
 from migrator.model.move import Tables
 from migrator.model.path import child as child_path
-from migrator.stores.sql.catalog import Column, ForeignKey, Table, need_table
+from migrator.stores.sql.catalog import Column, ForeignKey, Table, read_table
 from migrator.stores.sql.columns import Codec, codec
 from migrator.stores.sql.options import Dialect
 
@@ -87,26 +87,51 @@ class Node:
         )
 
 
-def resolve(connection: Connection, dialect: Dialect, spec: Tables, where: str) -> Node:
+Lookup: TypeAlias = Callable[[str], Table | None]
+Probe: TypeAlias = Callable[[Node, list[str]], bool]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Where tables are looked up: ``lookup`` by name, ``null_keys`` whether a table holds a row
+    in which one of these columns is NULL."""
+
+    dialect: Dialect
+    lookup: Lookup
+    null_keys: Probe
+
+
+def on_server(connection: Connection, dialect: Dialect) -> Schema:
+    """The tables as they are."""
+    return Schema(
+        dialect,
+        lambda name: read_table(connection, dialect, name),
+        lambda node, names: null_keys(connection, node, names),
+    )
+
+
+def null_keys(connection: Connection, node: Node, names: list[str]) -> bool:
+    """Whether a row's key is NULL in part."""
+    probe = sa.select(sa.literal(1)).select_from(node.table)
+    probe = probe.where(sa.or_(*(node.table.c[name].is_(None) for name in names))).limit(1)
+    return connection.execute(probe).first() is not None
+
+
+def resolve(schema: Schema, spec: Tables, where: str) -> Node:
     """The shape of an aggregate. Raises Refused for what is missing, ambiguous or would lose."""
-    return _node(connection, dialect, spec, where, None, "")
+    return _node(schema, spec, where, None, "")
 
 
-def _node(
-    connection: Connection,
-    dialect: Dialect,
-    spec: Tables,
-    where: str,
-    up: Node | None,
-    name: str,
-) -> Node:
-    info = need_table(connection, dialect, spec.table, where)
+def _node(schema: Schema, spec: Tables, where: str, up: Node | None, name: str) -> Node:
+    info = schema.lookup(spec.table)
+    if info is None:
+        raise Refused(f"there is no table {spec.table!r}", where=where, hint="check its name")
     _check_names(spec, info, where)
     position = position_of(spec)
     node = Node(
         spec,
         info,
-        tuple(codec(dialect, c, _declared(spec, c)) for c in info.columns),
+        tuple(codec(schema.dialect, c, _declared(spec, c)) for c in info.columns),
         spec.key or info.key,
         position=position,
         name=name,
@@ -116,7 +141,7 @@ def _node(
     if up is not None:
         node.parent, node.refs = _link(spec, info, up, where)
     node.order = tuple(dict.fromkeys((*spec.order_by, *node.key)))
-    _check_key(connection, dialect, node, where)
+    _check_key(schema, node, where)
     _check_value(node, where)
     for field_name, below in spec.children.items():
         if field_name in node.at:
@@ -125,7 +150,7 @@ def _node(
                 where=where,
                 hint="give the child another field name",
             )
-        node.children.append(_node(connection, dialect, below, where, node, field_name))
+        node.children.append(_node(schema, below, where, node, field_name))
     if node.children and spec.value is not None:
         raise Refused(f"{node.path}: value= leaves no record for child tables", where=where)
     return node
@@ -188,7 +213,7 @@ def unique_keys(info: Table) -> list[tuple[str, ...]]:
     return [key for key in (info.key, *(index.columns for index in info.uniques)) if key]
 
 
-def _check_key(connection: Connection, dialect: Dialect, node: Node, where: str) -> None:
+def _check_key(schema: Schema, node: Node, where: str) -> None:
     info = node.info
     hint = "declare key=... with columns that are unique and not null, or add such a key"
     if not node.key:
@@ -204,9 +229,7 @@ def _check_key(connection: Connection, dialect: Dialect, node: Node, where: str)
     if not nullable:
         return
     # A comparison with NULL is never true: paging would pass such rows over (hard case C12).
-    probe = sa.select(sa.literal(1)).select_from(node.table)
-    probe = probe.where(sa.or_(*(node.table.c[name].is_(None) for name in nullable))).limit(1)
-    if connection.execute(probe).first() is not None:
+    if schema.null_keys(node, nullable):
         raise Refused(
             f"table {info.name} holds rows whose key {list(node.key)} is NULL in part",
             where=where,
@@ -228,4 +251,4 @@ def _check_value(node: Node, where: str) -> None:
         )
 
 
-__all__ = ["Node", "position_of", "resolve", "unique_keys"]
+__all__ = ["Node", "Schema", "null_keys", "on_server", "position_of", "resolve", "unique_keys"]

@@ -25,7 +25,7 @@ from migrator.stores.sql.catalog import Table, read_table
 from migrator.stores.sql.findings import findings, same_key, unfit_float, unfit_text
 from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to_json
 from migrator.stores.sql.rows import Found, Reader, fetch
-from migrator.stores.sql.shape import Node, resolve
+from migrator.stores.sql.shape import Node, on_server, resolve
 from migrator.stores.sql.unfit import Unfit
 from migrator.stores.sql.unfold import unfold
 from migrator.stores.sql.write import Writer
@@ -63,7 +63,7 @@ class TablesReading:
                     where=self.where,
                     hint="check the name; a target's tables are made by the phase prepared",
                 )
-            return resolve(connection, self.dialect, self.spec, self.where)
+            return resolve(on_server(connection, self.dialect), self.spec, self.where)
 
     @cached_property
     def reader(self) -> Reader:
@@ -147,11 +147,6 @@ class TablesCollection(TablesReading):
         with self.database.reading(self.where) as connection:
             return read_table(connection, self.dialect, self.spec.table) is not None
 
-    @cached_property
-    def exists_once(self) -> bool:
-        """As ``exists``, remembered until the shape is forgotten."""
-        return self.exists()
-
     def schema(self) -> Json:
         """The tables as the catalogue describes them."""
         if not self.exists():
@@ -162,6 +157,12 @@ class TablesCollection(TablesReading):
         """All tables of the aggregate; None for those that are still to be made (C57)."""
         with self.database.reading(self.where) as connection:
             return [read_table(connection, self.dialect, spec.table) for spec, _ in _all(self.spec)]
+
+    def tables_by_name(self) -> dict[str, Table | None]:
+        """The tables that the script names, as they are; None for those still to be made."""
+        names = [spec.table for spec, _ in _all(self.spec)]
+        tables = [None] * len(names) if self.database.absent else self._tables()
+        return dict(zip(names, tables, strict=True))
 
     def count(self) -> int:
         """The number of roots, counted; also while tables below are still to be made (C57)."""
@@ -289,7 +290,7 @@ class TablesCollection(TablesReading):
 
     def forget(self) -> None:
         """Read the catalogue again when the shape is next needed."""
-        for name in ("root", "reader", "writer", "exists_once", "_key_places"):
+        for name in ("root", "reader", "writer", "shape_to_be", "_key_places"):
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -325,15 +326,30 @@ class TablesCollection(TablesReading):
     def size(self, block: Block) -> int:
         """About the bytes of the block's rows; no limit of a server is by aggregate.
 
-        Raises DoesNotFit where tables that are there already can't hold the block.
+        Raises DoesNotFit where the tables that are there, or those that will be made, can't
+        hold the block; Refused where nothing says what a table will look like.
         """
-        if self._whole:
-            return unfold(self.root, [block], self.where).bytes
+        shape = self.shape_to_be
+        if shape is not None:
+            return unfold(shape, [block], self.where).bytes
         return len(repr(block.entries))
 
+    @property
+    def whole(self) -> bool:
+        """Whether all tables are there."""
+        return None not in self.tables_by_name().values()
+
     @cached_property
-    def _whole(self) -> bool:
-        return self.exists_once and None not in self._tables()
+    def shape_to_be(self) -> Node | None:
+        """The shape once all tables are made; None where the server may not be asked for it."""
+        if self.whole:
+            return self.root
+        from migrator.stores.sql.draft import NotAllowed, draft
+
+        try:
+            return draft(self)
+        except NotAllowed:
+            return None
 
     def needs_tag(self, value: Value) -> Held | None:
         """Refused where no column at all can hold the value; what is the system's own, it holds."""
