@@ -14,7 +14,7 @@ from migrator.errors import Refused
 from migrator.model.rules import Representation, representation
 
 if TYPE_CHECKING:
-    from migrator.model.evolution import Evolution
+    from migrator.model.evolution import Evolution, Regrouping
 
 Nulls: TypeAlias = Literal["null", "absent"]
 
@@ -140,17 +140,24 @@ class Move:
     bare identifier, ``"Game:"`` for text that holds ``Game:id``. ``sensitive`` are paths whose
     values are never shown. ``oversize`` says what happens to a block that does not fit:
     refuse the run, or set it aside in quarantine. ``identifier`` is the path that repeats the
-    block key inside the aggregate, where there is one.
+    block key inside the aggregate, where there is one. ``of`` is the class that the source
+    holds, where that is another one: the games whose rounds become aggregates of their own.
     """
 
     cls: str
     target: At
     source: At | None = None
-    evolve: Sequence[Evolution] = ()
+    evolve: Sequence[Evolution | Regrouping] = ()
     references: Mapping[str, str] = field(default_factory=dict)
     sensitive: Sequence[str] = ()
     oversize: Literal["refuse", "quarantine"] = "refuse"
     identifier: str | None = None
+    of: str | None = None
+
+    @property
+    def source_cls(self) -> str:
+        """The class that the source holds."""
+        return self.of if self.of is not None else self.cls
 
     def __post_init__(self) -> None:
         target = self.target

@@ -1,13 +1,13 @@
 """What a move does to an aggregate and to its key, in both directions.
 
 The mapping of keys is in this one place: mirror, backfill, verification and rollback ask
-``affects`` and ``sources`` and nothing else. Every evolution is local so far, hence both give
-one key; they return lists so that regrouping evolutions need no other interface.
+``affects`` and ``sources`` and nothing else. Local evolutions give one key for one; a move that
+*spreads* gives several mirror keys for a source key, one that *gathers* one for several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,13 +15,20 @@ from functools import cached_property
 from migrator.errors import DoesNotFit, Terminal
 from migrator.model import block
 from migrator.model.block import Aggregate
-from migrator.model.canonical import equal
-from migrator.model.evolution import Evolution, Law, Laws
+from migrator.model.canonical import encode, equal
+from migrator.model.evolution import Evolution, Law, Laws, MergeIn, Regrouping
+from migrator.model.evolution.base import misfit
+from migrator.model.evolution.keys import unfit
+from migrator.model.evolution.lens import Lens
+from migrator.model.evolution.places import ABSENT, find
+from migrator.model.evolution.regroup import divide
 from migrator.model.move import Move
 from migrator.model.path import lookup, parse_path
 from migrator.model.references import DeclaredReferences, rewrite_refs
 from migrator.model.rules import Representation
 from migrator.model.value import Record, Value
+
+Local = tuple[Evolution, ...]
 
 
 @dataclass(frozen=True)
@@ -35,12 +42,29 @@ class Translation:
     source: Representation
     target: Representation
 
+    def __post_init__(self) -> None:
+        _ = self._divided
+
     @cached_property
-    def chain(self) -> tuple[Evolution, ...]:
+    def chain(self) -> tuple[Evolution | Regrouping, ...]:
         """What is applied, in order: declared references first."""
         declared = self.move.references
         first = (DeclaredReferences(declared),) if declared else ()
         return (*first, *self.move.evolve)
+
+    @cached_property
+    def _divided(self) -> tuple[Local, Regrouping | None, Local]:
+        return divide(self.chain)
+
+    @property
+    def regrouping(self) -> Regrouping | None:
+        """The evolution that regroups, where there is one."""
+        return self._divided[1]
+
+    @cached_property
+    def _lens(self) -> Lens:
+        assert self.regrouping is not None
+        return Lens(self.regrouping, self.move.cls if self.gathers else self.move.source_cls)
 
     @property
     def identity(self) -> bool:
@@ -50,59 +74,189 @@ class Translation:
     @cached_property
     def changes_key(self) -> bool:
         """Whether ``affects`` and ``sources`` need the value of the aggregate."""
-        return any(evolution.changes_key for evolution in self.chain)
+        local = [step for step in self.chain if isinstance(step, Evolution)]
+        return self.regrouping is not None or any(step.changes_key for step in local)
+
+    @cached_property
+    def spreads(self) -> bool:
+        """Whether a source aggregate becomes several, or none."""
+        return self.regrouping is not None and not self.regrouping.gathers
+
+    @cached_property
+    def gathers(self) -> bool:
+        """Whether several source aggregates become one."""
+        return self.regrouping is not None and self.regrouping.gathers
+
+    @property
+    def merged(self) -> MergeIn | None:
+        """What is merged in from a second collection, where that is so."""
+        return self.regrouping if isinstance(self.regrouping, MergeIn) else None
+
+    # ------------------------------------------------------------------ one to one, one to many
 
     def forward(self, aggregate: Aggregate) -> list[Aggregate]:
-        """The aggregates of the new shape. Raises DoesNotFit, naming the block of the source."""
+        """The aggregates of the new shape. Raises DoesNotFit, naming the block of the source.
+
+        Not for a move that gathers: see ``together``.
+        """
         if not self.chain:
             return [aggregate]
-        with self._named(aggregate.id):
-            return [self._shapes(aggregate)[-1]]
+        before, regrouping, after = self._divided
+        with self._named(aggregate.id, self.move.source_cls):
+            shape = _shapes(before, aggregate)[-1]
+            if regrouping is None:
+                return [shape]
+            return [_shapes(after, part)[-1] for part in self._lens.apart(shape)]
 
     def backward(self, new: Aggregate, old: Aggregate | None = None) -> Aggregate:
         """The old shape of an aggregate; ``old`` is what the old side holds, if anything.
 
-        Raises DoesNotFit, naming the block of the new side.
+        Raises DoesNotFit, naming the block of the new side. Not for a move that regroups.
         """
         if not self.chain:
             return new
-        with self._named(new.id):
-            # b1(b2(b, f1(a)), a): each step back sees the old value in its own old shape.
-            shapes = [None] * len(self.chain) if old is None else self._shapes(old)
-            for evolution, shape in reversed(list(zip(self.chain, shapes, strict=False))):
-                new = evolution.backward(new, shape)
-            return new
+        with self._named(new.id, self.move.cls):
+            return _back(self._divided[0], new, old)
 
-    def affects(self, id: Value, value: Record | None = None) -> list[Value]:
+    def returned(
+        self, id: Value, news: Sequence[Aggregate], old: Aggregate | None
+    ) -> Aggregate | None:
+        """Where a move spreads: the source aggregate whose parts are exactly ``news``.
+
+        ``id`` is its key and ``old`` what the old side holds. None where nothing is left of it.
+        Raises DoesNotFit, naming the block of the source.
+        """
+        before, _, after = self._divided
+        with self._named(id, self.move.source_cls):
+            shapes = None if old is None else _shapes(before, old)
+            held = [] if shapes is None else self._lens.apart(shapes[-1])
+            if not news and not held:
+                return old
+            lives_by_parts = self._lens.spec.back is None
+            if shapes is None and not lives_by_parts:
+                raise unfit(
+                    "it is not there, yet parts of it are", "(whole)",
+                    "put it back, or delete what refers to it",
+                )  # fmt: skip
+            if not news and lives_by_parts:
+                return None
+            by_key = {encode(part.id): part for part in held}
+            parts = []
+            for new in news:
+                at = _back(after, new, None)
+                there = by_key.get(encode(at.id))
+                parts.append(at if there is None or not after else _back(after, new, there))
+            whole = self._lens.together(id, parts, None if shapes is None else shapes[-1])
+            return _back(before, whole, old)
+
+    # ------------------------------------------------------------------ many to one
+
+    def together(
+        self, id: Value, parts: Sequence[Aggregate], main: Aggregate | None = None
+    ) -> Aggregate:
+        """Where a move gathers: the mirror aggregate ``id`` of these source aggregates.
+
+        ``main`` is the one that others are merged into. Raises DoesNotFit, naming the mirror's.
+        """
+        with self._named(id, self.move.cls):
+            return _shapes(self._divided[2], self._whole(id, parts, main))[-1]
+
+    def _whole(self, id: Value, parts: Sequence[Aggregate], main: Aggregate | None) -> Aggregate:
+        before, _, _ = self._divided
+        if self.merged is None:
+            return self._lens.together(id, [_shapes(before, part)[-1] for part in parts])
+        if main is None:
+            raise unfit("it is not there, yet parts of it are", "(whole)")
+        rest = _shapes(before, main)[-1]
+        if find(rest.value, self.merged.names, "") is not ABSENT:
+            raise misfit(self.merged.path, "is there already")
+        return self._lens.together(id, parts, rest)
+
+    def apart(
+        self,
+        new: Aggregate,
+        parts: Sequence[Aggregate] = (),
+        main: Aggregate | None = None,
+    ) -> tuple[Aggregate | None, list[Aggregate]]:
+        """The way back of ``together``: the one that others were merged into, and the parts.
+
+        ``parts`` and ``main`` are what the old side holds. Raises DoesNotFit, naming the
+        mirror's.
+        """
+        before, _, after = self._divided
+        with self._named(new.id, self.move.cls):
+            old = self._whole_if_any(new.id, parts, main) if after else None
+            whole = _back(after, new, old)
+            if self.merged is not None:
+                rest = self._lens.rest(whole)
+                return _back(before, rest, main), self._lens.apart(whole)
+            self._lens.expect_whole(whole)
+            held = {encode(_shapes(before, part)[-1].id): part for part in parts}
+            made = self._lens.apart(whole)
+            return None, [_back(before, part, held.get(encode(part.id))) for part in made]
+
+    def _whole_if_any(
+        self, id: Value, parts: Sequence[Aggregate], main: Aggregate | None
+    ) -> Aggregate | None:
+        try:
+            return self._whole(id, parts, main) if parts or main is not None else None
+        except DoesNotFit:
+            return None  # it never reached the other side
+
+    # ------------------------------------------------------------------ keys
+
+    def affects(self, id: Value, value: Record | None = None, of: str | None = None) -> list[Value]:
         """The mirror keys that a source aggregate maps to; none where it maps to no block.
 
-        ``value`` is the aggregate in the old shape, needed where ``changes_key``. Raises
-        Terminal where it is missing then, DoesNotFit where it gives no key.
+        ``value`` is the aggregate in the old shape, needed where ``changes_key``; ``of`` its
+        class, where the source holds two. Raises Terminal where the value is missing, DoesNotFit
+        where it gives no key.
         """
         if not self.changes_key:
             return [id]
-        return [new.id for new in self.forward(Aggregate(id, self._needed(id, value)))]
+        if self.merged is not None and of != self.merged.of:
+            return [id]
+        old = Aggregate(id, self._needed(id, value))
+        if not self.gathers:
+            return [new.id for new in self.forward(old)]
+        with self._named(id, of or self.move.source_cls):
+            before: Local = () if self.merged is not None else self._divided[0]
+            return [self._lens.whole_of(_shapes(before, old)[-1])]
 
-    def sources(self, mirror_id: Value, value: Record | None = None) -> list[Value]:
+    def sources(
+        self, mirror_id: Value, value: Record | None = None, of: str | None = None
+    ) -> list[Value]:
         """The source keys that a mirror block is made of; the inverse of ``affects``.
 
-        ``value`` is the aggregate in the new shape, needed where ``changes_key``. Raises as
-        ``affects``.
+        ``value`` is the aggregate in the new shape, needed where ``changes_key``; ``of`` the
+        class that is asked for, where the source holds two. Raises as ``affects``.
         """
         if not self.changes_key:
             return [mirror_id]
-        return [self.backward(Aggregate(mirror_id, self._needed(mirror_id, value))).id]
+        if self.merged is not None and of != self.merged.of:
+            return [mirror_id]
+        new = Aggregate(mirror_id, self._needed(mirror_id, value))
+        if self.gathers:
+            return [part.id for part in self.apart(new)[1]]
+        if not self.spreads:
+            return [self.backward(new).id]
+        with self._named(mirror_id, self.move.cls):
+            return [self._lens.whole_of(_back(self._divided[2], new, None))]
+
+    # ------------------------------------------------------------------ what is told of it
 
     def residue(self, old: Aggregate) -> Record | None:
         """What is to be kept aside of an aggregate, by evolution and access path, or None.
 
-        The outer names are the positions in the chain, as text. Raises DoesNotFit.
+        The outer names are the positions in the chain, as text. Raises DoesNotFit. Only what
+        stands before a regrouping is kept aside.
         """
-        if not self.chain:
+        before = self._divided[0]
+        if not before:
             return None
-        with self._named(old.id):
-            shapes = self._shapes(old)
-            parts = [e.residue(shape) for e, shape in zip(self.chain, shapes, strict=False)]
+        with self._named(old.id, self.move.source_cls):
+            shapes = _shapes(before, old)
+            parts = [e.residue(shape) for e, shape in zip(before, shapes, strict=False)]
         return {str(i): part for i, part in enumerate(parts) if part is not None} or None
 
     def laws(self) -> Laws:
@@ -115,13 +269,6 @@ class Translation:
         remarks = [f"{what}: {laws.remark}" for what, laws in each if laws.remark]
         return Laws(Law("; ".join(returns)), Law("; ".join(survives)), "; ".join(remarks))
 
-    def _shapes(self, old: Aggregate) -> list[Aggregate]:
-        """The aggregate before, between and after the evolutions."""
-        shapes = [old]
-        for evolution in self.chain:
-            shapes.append(evolution.forward(shapes[-1]))
-        return shapes
-
     def _needed(self, id: Value, value: Record | None) -> Record:
         if value is None:
             raise Terminal(
@@ -132,13 +279,29 @@ class Translation:
         return value
 
     @contextmanager
-    def _named(self, id: Value) -> Iterator[None]:
+    def _named(self, id: Value, cls: str) -> Iterator[None]:
         try:
             yield
         except DoesNotFit as error:
             error.key = id
-            error.where = block.name(self.move.cls, id)
+            error.where = block.name(cls, id)
             raise
+
+
+def _shapes(chain: Local, old: Aggregate) -> list[Aggregate]:
+    """The aggregate before, between and after local evolutions."""
+    shapes = [old]
+    for evolution in chain:
+        shapes.append(evolution.forward(shapes[-1]))
+    return shapes
+
+
+def _back(chain: Local, new: Aggregate, old: Aggregate | None) -> Aggregate:
+    """The way back: b1(b2(b, f1(a)), a), each step sees the old value in its own old shape."""
+    shapes = [None] * len(chain) if old is None else _shapes(chain, old)
+    for evolution, shape in reversed(list(zip(chain, shapes, strict=False))):
+        new = evolution.backward(new, shape)
+    return new
 
 
 def key_agrees(aggregate: Aggregate, identifier: str) -> bool:

@@ -18,8 +18,10 @@ from migrator import (
     Date,
     Double,
     Drop,
+    Id,
     Integer,
     Join,
+    Keep,
     Kind,
     ListToRecord,
     ListToSet,
@@ -27,9 +29,12 @@ from migrator import (
     Nest,
     Number,
     RecordToList,
+    ReKey,
     Rename,
     SetToList,
+    Shard,
     Split,
+    Template,
     Text,
     Timestamp,
     Unnest,
@@ -138,6 +143,17 @@ CASES = [
     Case(SetToList("a"), some(a=st.lists(SMALL).map(Set)), some(a=st.lists(SMALL))),
     Case(ChangeId("a", keep="b"), every(a=WORDS), every(a=st.just("new"), b=WORDS)),
     Case(ChangeId("n.a", stays="b"), every(n=every(a=WORDS), b=st.just("old")), every(b=WORDS)),
+    Case(ReKey("a", keep="b"), every(a=WORDS), every(a=st.just("new"), b=WORDS)),
+    Case(
+        ReKey(["a", "n.b"], was="k"),
+        some(a=ATOMS, n=some(b=ATOMS), k=st.just("old")),
+        some(a=ATOMS, n=some(b=ATOMS), k=ATOMS),
+    ),
+    Case(ReKey("{a}#{b:03}", keep="k"), some(a=WORDS, b=INTS), some(a=WORDS, b=INTS, k=ATOMS)),
+    Case(ReKey("{}#{a}"), some(a=ATOMS), some(a=ATOMS)),
+    Case(ReKey([Shard(4), Id()]), some(a=ATOMS), some(a=ATOMS)),
+    Case(ReKey(Template("{s:02}.{}", {"s": Shard(16)})), some(a=ATOMS), some(a=ATOMS)),
+    Case(Keep(["a", "b"]), some(a=SMALL, b=ATOMS, c=ATOMS), some(a=SMALL, b=ATOMS)),
     Case(
         DeclaredReferences({"a": "Game:", "n[*].b": "Player"}),
         some(a=ATOMS, n=st.lists(some(b=ATOMS))),
@@ -432,7 +448,7 @@ def test_each_is_described_in_one_line_and_shown_as_data(case: Case) -> None:
     assert text
     assert "\n" not in text
     assert repr(case.evolution).startswith(f"{type(case.evolution).__name__}(")
-    assert case.evolution.changes_key == isinstance(case.evolution, ChangeId)
+    assert case.evolution.changes_key == isinstance(case.evolution, ChangeId | ReKey)
 
 
 def test_no_value_stands_in_a_message() -> None:
