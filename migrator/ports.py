@@ -91,7 +91,11 @@ class LayoutFacts:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a store can do, as data."""
+    """What a store can do, as data.
+
+    ``in_process``: its work is computing in this process, which several threads only take turns
+    at, and no waiting for a server.
+    """
 
     layouts: Mapping[str, LayoutFacts]
     default_layout: str
@@ -103,6 +107,7 @@ class Capabilities:
     feed: str | None = None
     expiry: bool = False
     transactions: bool = False
+    in_process: bool = False
 
     def at(self, layout: Layout | None) -> Capabilities:
         """What holds in one layout; None stands for the default one."""
@@ -155,6 +160,15 @@ class Observer(Protocol):
 
     def read(self, ids: Sequence[Value]) -> list[Block | None]:
         """As ``Collection.read``."""
+
+
+@runtime_checkable
+class Matching(Protocol):
+    """What an observer may offer beside: to tell without decoding what lies there as expected."""
+
+    def match(self, expected: Sequence[Block]) -> list[Block | None]:
+        """As ``read`` of these blocks' keys; gives the expected block itself where the bytes that
+        lie there are those which an encoder of its own, never the copier's, makes of it."""
 
 
 class Collection(Observer, Protocol):
@@ -230,6 +244,24 @@ class Collection(Observer, Protocol):
 
     def same_key(self, id: Value) -> Value:
         """The key by the store's own comparison: two keys that give one value collide."""
+
+
+class Inference(Protocol):
+    """Watches all the blocks that a collection is to hold, to tell how it must be made."""
+
+    def add(self, block: Block) -> None:
+        """Take a block into account. Raises CorruptBlock, or Refused for what none can be made."""
+
+    def result(self) -> At:
+        """The location with its tables described. Raises Refused where that can't be told."""
+
+
+@runtime_checkable
+class Infers(Protocol):
+    """A collection whose physical schema can be told from its blocks; beside ``Collection``."""
+
+    def inference(self) -> Inference | None:
+        """What is to see the blocks; None where the collection is there, or is described."""
 
 
 class Store(Protocol):

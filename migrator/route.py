@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from migrator.errors import DoesNotFit
+from migrator.grouping import gathered
 from migrator.model.block import Block, cut, join, name
 from migrator.model.canonical import encode
-from migrator.model.evolution import AddDefault, ChangeId, Convert
+from migrator.model.evolution import AddDefault, ChangeId, Convert, Keep, ReKey
 from migrator.model.move import At, Move
 from migrator.model.path import Steps, parse_path
 from migrator.model.rules import (
@@ -20,10 +22,12 @@ from migrator.model.rules import (
     pattern_matches,
 )
 from migrator.model.translate import Translation
-from migrator.model.value import Value
+from migrator.model.value import Ref, Value
 from migrator.ports import Collection, Json, Observer, Page, Store
 from migrator.referring import referring
 from migrator.retry import Retry
+
+Item = TypeVar("Item")
 
 
 @dataclass
@@ -45,9 +49,40 @@ class Route:
     def cls(self) -> str:
         return self.move.cls
 
+    @property
+    def in_process(self) -> bool:
+        """Whether both sides only compute here, so that threads would just take turns."""
+        return all(s.capabilities.in_process for s in (self.source_store, self.target_store))
+
+    @property
+    def gathers(self) -> bool:
+        """Whether several blocks of the source make one: ``source`` then gives them made."""
+        return self.translation.gathers
+
+    @property
+    def spreads(self) -> bool:
+        """Whether a block of the source makes several, or none."""
+        return self.translation.spreads
+
+    @property
+    def changes_key(self) -> bool:
+        """Whether the blocks of ``source`` and of ``target`` have different keys."""
+        return self.translation.changes_key and not self.gathers
+
+    @property
+    def also_reads(self) -> At | None:
+        """The second location that the source is made of, where there is one."""
+        return None if self.translation.merged is None else self.translation.merged.at
+
     def name(self, id: Value) -> str:
         """How a block of this move is named to people."""
         return name(self.cls, id)
+
+    def source_name(self, id: Value) -> str:
+        """How a block of the source is named to people."""
+        if self.gathers:
+            return str(id) if type(id) is Ref else self.name(id)  # a part that belongs nowhere
+        return name(self.move.source_cls, id)
 
     def expected(self, block: Block) -> list[Block]:
         """The blocks that the target must hold for a block of the source.
@@ -56,6 +91,8 @@ class Route:
         evolution can't take.
         """
         if self.passes_through:
+            if self.gathers and not block.entries:
+                raise _not_gathered(block)
             return [block]
         aggregate = join(block)
         if self.translation.identity:
@@ -64,8 +101,8 @@ class Route:
 
     def sources(self, block: Block) -> list[Value]:
         """The keys of the source that a block of the target comes from."""
-        if not self.translation.changes_key:
-            return list(self.translation.sources(block.id, {}))
+        if not self.changes_key:
+            return [block.id]
         return list(self.translation.sources(block.id, join(block).value))
 
     def is_sensitive(self, path: str) -> bool:
@@ -79,7 +116,13 @@ class Route:
         return any(_begins(pattern, steps) for pattern in self.move.sensitive)
 
 
-_IN_PLACE = (AddDefault, ChangeId, Convert)
+_IN_PLACE = (AddDefault, ChangeId, Convert, Keep, ReKey)
+
+
+def _not_gathered(block: Block) -> DoesNotFit:
+    """The error for a block that could not be put together; its place tells why."""
+    what, path = cast("list[str]", block.place)
+    return DoesNotFit(what, key=block.id, path=path)
 
 
 def _begins(pattern: str, steps: Steps) -> bool:
@@ -92,20 +135,31 @@ def _begins(pattern: str, steps: Steps) -> bool:
 def open_route(number: int, move: Move, source_at: At, store: Callable[[str], Store]) -> Route:
     """Open both ends of a move. Raises Refused where script and stores do not fit."""
     source_store, target_store = store(source_at.store), store(move.target.store)
-    source_rules, target_rules = source_at.rules(move.cls), move.target.rules(move.cls)
+    source_rules, target_rules = source_at.rules(move.source_cls), move.target.rules(move.cls)
     translation = Translation(move, source_rules, target_rules)
+    source = referring(source_store.collection(move.source_cls, source_at))
+    if translation.gathers:
+        source = gathered(translation, source, _merged(translation, store))
     return Route(
         number,
         move,
         source_at,
-        referring(source_store.collection(move.cls, source_at)),
+        source,
         referring(target_store.collection(move.cls, move.target)),
         source_store,
         target_store,
         translation,
         target_rules,
-        translation.identity and source_rules.rules == target_rules.rules,
+        translation.gathers or (translation.identity and source_rules.rules == target_rules.rules),
     )
+
+
+def _merged(translation: Translation, store: Callable[[str], Store]) -> Collection | None:
+    """The collection that is merged into the source, where one is."""
+    merged = translation.merged
+    if merged is None or merged.at is None:
+        return None
+    return referring(store(merged.at.store).collection(merged.of, merged.at))
 
 
 def pages(
@@ -120,25 +174,22 @@ def pages(
         position = page.next
 
 
-def pages_ahead(
-    reader: Observer, range_: Json, position: Json, limit: int, retry: Retry
-) -> Iterator[Page]:
-    """As ``pages``; while one is in work the next is read.
+def ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items; while one is in work the next is got, by a thread of its own.
 
-    One page more is in memory. That pays where the work waits for another store, as a copy
-    does; where it is computing, as in verification, the two only take turns. Closing the
-    iterator waits for a page that is being read.
+    One item more is in memory. That pays where getting it, or the work, waits for a server or a
+    disk; where both only compute, they take turns. Closing waits for an item that is being got.
     """
-    following = pages(reader, range_, position, limit, retry)
+    end = object()
+
+    def get() -> Item | object:
+        return next(items, end)
+
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as executor:
-        ahead = executor.submit(copy_context().run, next, following)
-        while True:
-            page = ahead.result()
-            if page.next is not None:
-                ahead = executor.submit(copy_context().run, next, following)
-            yield page
-            if page.next is None:
-                return
+        coming = executor.submit(copy_context().run, get)
+        while (item := coming.result()) is not end:
+            coming = executor.submit(copy_context().run, get)
+            yield cast("Item", item)
 
 
 def is_empty(collection: Collection, retry: Retry) -> bool:
@@ -161,10 +212,12 @@ def accounted(
     another block by now.
     """
     keys = [_sources(route, block) for block in blocks]
-    read = retry(source.read, [key for each in keys for key in each])
+    wanted = {encode(key): key for each in keys for key in each}
+    read = retry(source.read, list(wanted.values()))
     found = {encode(b.id): b for b in read if b is not None}
+    mapped = _Mapped(route)
     return [
-        next((k for k in each if _maps(route, found.get(encode(k)), block)), None)
+        next((k for k in each if mapped.to(found.get(encode(k)), block)), None)
         for block, each in zip(blocks, keys, strict=True)
     ]
 
@@ -176,10 +229,25 @@ def _sources(route: Route, block: Block) -> list[Value]:
         return []  # it can't have come from the source
 
 
-def _maps(route: Route, source: Block | None, block: Block) -> bool:
-    if source is None or not route.translation.changes_key:
-        return source is not None
-    try:
-        return encode(block.id) in {encode(new.id) for new in route.expected(source)}
-    except (CorruptBlock, DoesNotFit):
-        return True  # it can't be told, and what may be needed is not deleted
+class _Mapped:
+    """Tells whether blocks of the source map to a block; each of them is cut once."""
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+        self._keys: dict[bytes, set[bytes] | None] = {}
+
+    def to(self, source: Block | None, block: Block) -> bool:
+        if source is None or not self._route.changes_key:
+            return source is not None
+        form = encode(source.id)
+        if form not in self._keys:
+            self._keys[form] = self._of(source)
+        keys = self._keys[form]
+        # Where it can't be told, what may be needed is not deleted.
+        return keys is None or encode(block.id) in keys
+
+    def _of(self, source: Block) -> set[bytes] | None:
+        try:
+            return {encode(new.id) for new in self._route.expected(source)}
+        except (CorruptBlock, DoesNotFit):
+            return None

@@ -20,10 +20,10 @@ from migrator.model.diff import same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value, show
 from migrator.ports import Page
-from migrator.route import Route, extra_blocks, pages, pages_ahead
+from migrator.route import Route, ahead, extra_blocks, pages
 from migrator.state import Quarantined, Task, quarantine_key
 
-COUNTED = ("read", "create", "change", "leave", "delete", "quarantined", "bytes")
+COUNTED = ("read", "spread", "create", "change", "leave", "delete", "quarantined", "bytes")
 
 
 @dataclass
@@ -31,7 +31,8 @@ class Batch:
     """What one page turns into.
 
     ``origins`` are the source keys where those of the target are others, ``there`` the keys
-    that the target holds already, both by canonical form.
+    that the target holds already, both by canonical form. The count ``spread`` is how many more
+    blocks the source's became than they were.
     """
 
     blocks: list[Block] = field(default_factory=list)
@@ -77,7 +78,8 @@ class _Backfill:
     def run(self) -> None:
         scene, task = self.scene, self.task
         limit = self.planned.page
-        for page in pages_ahead(self.route.source, task.range, task.position, limit, scene.retry):
+        source = self.route.source
+        for page in ahead(pages(source, task.range, task.position, limit, scene.retry)):
             scene.check()
             reached("backfill.read")
             intent = self.task.intent
@@ -101,7 +103,7 @@ class _Backfill:
         for block in page.blocks:
             try:
                 cut = expected(block)
-                if self.route.translation.changes_key:
+                if self.route.changes_key:
                     batch.origins.update((encode(new.id), block.id) for new in cut)
                 batch.blocks += cut
             except (CorruptBlock, DoesNotFit, Refused) as error:
@@ -112,6 +114,8 @@ class _Backfill:
             self._set_aside(batch, id, reason, "")
             self._drop_leftover_of(id)
         batch.counts["read"] = len(page.blocks) + len(page.damaged)
+        went = batch.counts["read"] - batch.counts["quarantined"]
+        batch.counts["spread"] = len(batch.blocks) - went
         batch.counts["create"] = len(batch.blocks)
         return batch
 
@@ -138,20 +142,38 @@ class _Backfill:
                 return
 
     def _without(self, batch: Batch, error: DoesNotFit) -> list[Block]:
-        """The batch without the block that does not fit, which goes into quarantine."""
+        """The batch without the block that does not fit, which goes into quarantine.
+
+        Where the source's block became several, all of them go: it is moved whole or not at all.
+        """
         form = encode(error.key)
-        rest = [block for block in batch.blocks if encode(block.id) != form]
-        if len(rest) == len(batch.blocks):
+        if all(encode(block.id) != form for block in batch.blocks):
             raise error
-        batch.counts["change" if form in batch.there else "create"] -= 1
-        self._set_aside(batch, batch.origins.get(form, error.key), error.what, error.path)
-        if form in batch.there:
-            self._drop_leftover(error.key)
+        origin = batch.origins.get(form, error.key)
+        going = self._from(batch, origin) if self.route.spreads else {form: error.key}
+        rest = [block for block in batch.blocks if encode(block.id) not in going]
+        written = {encode(block.id) for block in batch.blocks}
+        for each in going:
+            there = "change" if each in written else "leave"
+            batch.counts[there if each in batch.there else "create"] -= 1
+        batch.counts["spread"] -= len(going) - 1
+        self._set_aside(batch, origin, error.what, error.path)
+        for each in batch.there.intersection(going):
+            self._drop_leftover(going[each])
         return rest
+
+    def _from(self, batch: Batch, origin: Value) -> dict[bytes, Value]:
+        """All keys of the target that one block of the source became, by canonical form."""
+        (block,) = self.scene.retry(self.route.source.read, [origin])
+        if block is None:
+            return {}
+        keys = [new.id for new in self.route.expected(block)]
+        return {form: id for form, id in zip(map(encode, keys), keys, strict=True)
+                if form in batch.origins}  # fmt: skip
 
     def _drop_leftover_of(self, id: Value) -> None:
         """As ``_drop_leftover``, for a block that could not be cut: where its key is the same."""
-        if not self.planned.fresh and not self.route.translation.changes_key:
+        if not self.planned.fresh and not self.route.changes_key:
             self._drop_leftover(id)
 
     def _drop_leftover(self, id: Value) -> None:
@@ -167,7 +189,7 @@ class _Backfill:
                 reason,
                 key=id,
                 path=path,
-                where=f"{self.route.move.target}  {self.route.name(id)}"
+                where=f"{self.route.move.target}  {self.route.source_name(id)}"
                 + (f"  path {path}" if path else ""),
                 hint=f"nothing was written for this block; {done['read']:,} others are done. "
                 'Mend it and go on with the same command, or set oversize="quarantine" on the '
@@ -176,7 +198,7 @@ class _Backfill:
         batch.counts["quarantined"] += 1
         item = quarantined(self.route, id, path, reason)
         self.scene.retry(self.scene.control.set_aside, self.scene.run.id, item)
-        log.warning("quarantined", key=self.route.name(id), path=path, reason=reason)
+        log.warning("quarantined", key=self.route.source_name(id), path=path, reason=reason)
 
     def _checkpoint(self, page: Page, done: dict[str, int]) -> None:
         before = self.task.counts
@@ -194,7 +216,7 @@ class _Backfill:
 
 def quarantined(route: Route, id: Value, path: str, reason: str) -> Quarantined:
     """The record of a block in quarantine."""
-    shown = route.name(id)
+    shown = route.source_name(id)
     return Quarantined(
         route.number, quarantine_key(id), shown, show(path), show(reason), time.time()
     )

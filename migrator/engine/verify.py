@@ -1,7 +1,7 @@
 """Verification: both sides read by their observers and compared in canonical form.
 
-Two passes, each in its own side's order. The first enumerates the primary and looks its keys
-up in the mirror. The second enumerates the mirror's keys: where they add up to the very keys
+Two passes at once, each in its own side's order. One enumerates the primary and looks its keys
+up in the mirror. The other enumerates the mirror's keys: where they add up to the very keys
 that the first pass found there (a sum of hashes, whatever the order), there is nothing else;
 where they do not, each is looked for on the primary. A difference is looked at once more before
 it counts. All passes have checkpoints.
@@ -9,9 +9,11 @@ it counts. All passes have checkpoints.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
+from typing import TypeAlias
 
 import msgspec
 
@@ -23,8 +25,8 @@ from migrator.model.canonical import encode, equal
 from migrator.model.diff import Difference, block_differences, same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
-from migrator.ports import Collection, Observer
-from migrator.route import Route, accounted, pages
+from migrator.ports import Matching, Observer, Page
+from migrator.route import Route, accounted, ahead, pages
 from migrator.state import Task, quarantine_key
 
 MOST_TOLD = 1_000
@@ -95,10 +97,9 @@ def verify(scene: Scene, route: Route, *, resume: bool = False) -> Verification:
         for task in scene.control.tasks(scene.run.id, route.number, FORTH)
     )
     scene.watcher.begins("verify", route.cls, done, scene.planned(route).read)
-    forth = _walk(walk, FORTH, route.source, _forth)
-    back = _walk(walk, BACK, route.target, _back)
+    forth, back = _walk(walk, FORTH, BACK)
     if forth % _MODULUS != back % _MODULUS:
-        _walk(walk, EXTRA, route.target, _look_up)
+        _walk(walk, EXTRA)
     scene.watcher.ends("verify", route.cls)
     forget(scene, route)
     return found
@@ -118,21 +119,33 @@ def _is_clean_so_far(scene: Scene, route: Route) -> bool:
     )
 
 
-def _walk(walk: _Pass, work: str, collection: Collection, do: Callable[[_Pass, Task], None]) -> int:
-    """Carry out one pass; the sum of the hashes of the mirror's keys it met."""
-    scene, number = walk.scene, walk.route.number
-    ranges = scene.planned(walk.route).ranges
-    tasks = scene.tasks(walk.route, work, lambda: scene.retry(collection.split, ranges))
+def _walk(walk: _Pass, *works: str) -> list[int]:
+    """Carry out passes, at once; for each the sum of the hashes of the mirror's keys it met."""
+    scene, route = walk.scene, walk.route
+    ranges = scene.planned(route).ranges
+    tasks: list[Task] = []
+    for work in works:
+        side = route.source if work == FORTH else route.target
+        tasks += scene.tasks(route, work, partial(scene.retry, side.split, ranges))
     reached("verify.listed")
-    carry_out(scene, tasks, lambda task: do(walk, task))
+    do = {FORTH: _forth, BACK: _back, EXTRA: _look_up}
+    workers = 1 if route.in_process else None
+    carry_out(scene, tasks, lambda task: do[task.work](walk, task), workers)
+    return [_count(walk, work) for work in works]
+
+
+def _count(walk: _Pass, work: str) -> int:
     total = 0
-    for task in scene.control.tasks(scene.run.id, number, work):
+    for task in walk.scene.control.tasks(walk.scene.run.id, walk.route.number, work):
         total += task.counts.get(_KEYS, 0)
         for name, count in task.counts.items():
             if name != _KEYS:
                 setattr(walk.found, name, getattr(walk.found, name) + count)
     return total
 
+
+# A block of the source, what the target must hold for it, and what it does hold.
+Pair: TypeAlias = tuple[Block, Block, Block | None]
 
 FORTH, BACK, EXTRA = "verify", "verify back", "verify extra"
 _KEYS = "keys"
@@ -146,25 +159,30 @@ def _hash(id: Value) -> int:
 def _forth(walk: _Pass, task: Task) -> None:
     """Every block of the source has its equal in the target."""
     scene, route = walk.scene, walk.route
-    for page in pages(walk.source, task.range, task.position, scene.planned(route).page,
-                      scene.retry):  # fmt: skip
+    read = _read(walk, task)
+    for page, pairs in read if route.in_process else ahead(read):
         scene.check()
         done = dict.fromkeys(("equal", "differ", "missing", "quarantined", "rechecked", _KEYS), 0)
-        compared = [block for block in page.blocks if not walk.is_aside(block.id)]
-        done["quarantined"] += len(page.blocks) - len(compared)
+        done["quarantined"] += sum(walk.is_aside(block.id) for block in page.blocks)
         for id, reason in page.damaged:
             if walk.is_aside(id):
                 done["quarantined"] += 1
             else:
                 done["differ"] += 1
                 walk.tell(id, "differs", [f"(whole): can't be read: {reason}"])
-        _compare(walk, compared, done)
+        _compare(walk, pairs, done)
         task = _checkpoint(walk, task, page.next, done)
         scene.watcher.advances("verify", route.cls, len(page.blocks), page.bytes)
 
 
-def _compare(walk: _Pass, blocks: list[Block], done: dict[str, int]) -> None:
-    pairs = _pairs(walk, blocks)
+def _read(walk: _Pass, task: Task) -> Iterator[tuple[Page, list[Pair]]]:
+    """The pages of the source, each with what the target holds for it."""
+    limit = walk.scene.planned(walk.route).page
+    for page in pages(walk.source, task.range, task.position, limit, walk.scene.retry):
+        yield page, _pairs(walk, [block for block in page.blocks if not walk.is_aside(block.id)])
+
+
+def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
     doubtful = [source for source, new, old in pairs if old is None or not _same(new, old)]
     done[_KEYS] += sum(_hash(old.id) for _, _, old in pairs if old is not None)
     done["equal"] += len(pairs) - len(doubtful)
@@ -187,8 +205,7 @@ def _compare(walk: _Pass, blocks: list[Block], done: dict[str, int]) -> None:
             walk.tell(source.id, "differs", _paths(walk.route, new, old))
 
 
-def _pairs(walk: _Pass, blocks: list[Block]) -> list[tuple[Block, Block, Block | None]]:
-    """Source block, what the target must hold for it, and what it does hold."""
+def _pairs(walk: _Pass, blocks: list[Block]) -> list[Pair]:
     wanted: list[tuple[Block, Block]] = []
     for block in blocks:
         try:
@@ -196,12 +213,14 @@ def _pairs(walk: _Pass, blocks: list[Block]) -> list[tuple[Block, Block, Block |
         except (CorruptBlock, DoesNotFit, Refused) as error:
             # Neither equal nor comparable: an empty block differs from whatever is there.
             wanted.append((block, Block(block.id, {f"({error})": None})))
-    held = _held(walk, [new.id for _, new in wanted])
+    held = _held(walk, [new for _, new in wanted])
     return [(block, new, old) for (block, new), old in zip(wanted, held, strict=True)]
 
 
 def _same(new: Block, old: Block) -> bool:
     """Whether a block is what it must be, its key in value and in kind included."""
+    if new is old:  # the observer matched it
+        return True
     same = new.id == old.id if type(new.id) is type(old.id) is str else equal(new.id, old.id)
     return same and same_block(new, old)
 
@@ -209,10 +228,13 @@ def _same(new: Block, old: Block) -> bool:
 _UNREADABLE = object()
 
 
-def _held(walk: _Pass, ids: list[Value]) -> list[Block | None]:
+def _held(walk: _Pass, blocks: list[Block]) -> list[Block | None]:
     """What the mirror holds; a block that can't be read is told and does not hide the others."""
     read = walk.scene.retry
+    ids = [block.id for block in blocks]
     try:
+        if isinstance(walk.target, Matching):
+            return read(walk.target.match, blocks)
         return read(walk.target.read, ids)
     except Terminal:
         read(walk.route.target.exists)  # the store itself answers, or this is its error

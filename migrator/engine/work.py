@@ -96,9 +96,12 @@ def keys_aside(scene: Scene, route: Route) -> frozenset[str]:
     )
 
 
-def carry_out(scene: Scene, tasks: Sequence[Task], do: Callable[[Task], None]) -> None:
+def carry_out(
+    scene: Scene, tasks: Sequence[Task], do: Callable[[Task], None], workers: int | None = None
+) -> None:
     """Do all unfinished tasks, several at once. The first error stops the others.
 
+    ``workers`` is how many instead of the run's own number, for work that threads can't share.
     Nothing is left running in the background when this returns or raises (C71).
     """
     waiting = [task for task in tasks if not task.done]
@@ -112,7 +115,7 @@ def carry_out(scene: Scene, tasks: Sequence[Task], do: Callable[[Task], None]) -
 
     with (
         _few_collections(),
-        ThreadPoolExecutor(max_workers=scene.workers, thread_name_prefix="task") as executor,
+        ThreadPoolExecutor(workers or scene.workers, thread_name_prefix="task") as executor,
     ):
         # What is bound to the log (the run's id) goes along into the threads.
         pending = {executor.submit(copy_context().run, guarded, task) for task in waiting}

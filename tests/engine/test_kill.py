@@ -105,7 +105,7 @@ def check_arrived(config: Path, *, occupied: bool) -> None:
 
 LATER = ("rollback", "abort", "finish")
 ONLY_OCCUPIED = ("backfill.intended", "delete.intended", "delete.written")
-ONCE = ("run.started", "prepare.created", "backfill.listed", "delete", "cut_over")
+ONCE = ("run.started", "prepare.created", "backfill.listed", "verify.listed", "delete", "cut_over")
 APPLY = [
     (point, occupied, nth)
     for point in points.POINTS

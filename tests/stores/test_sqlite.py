@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import UUID
 
 import msgpack
 import pytest
@@ -28,6 +29,7 @@ from migrator.stores.sqlite import codec, open_store
 from migrator.stores.sqlite import store as module
 from migrator.stores.sqlite.collection import EntriesCollection
 from migrator.stores.sqlite.store import EmbeddedStore
+from migrator.testing.values import ODD_VALUES
 
 ROUNDS = ["/Game/*/rounds[*]", "/Game/*"]
 
@@ -390,3 +392,43 @@ def test_forked_child_opens_a_connection_of_its_own(store: EmbeddedStore) -> Non
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     collection.write([block(3)])
     assert collection.count() == 3
+
+
+def test_what_is_matched_without_decoding_is_equal(store: EmbeddedStore) -> None:
+    values = [value for values in ODD_VALUES.values() for value in values]
+    values += [[value] for value in values] + [{"a": value} for value in values]
+    # Text is what an encoder that knows more kinds makes of some of them.
+    values += ["1", "1.10", str(UUID(int=0)), "2024-02-29", "00:00:00", "1970-01-01T00:00:00"]
+    games(store).create()
+    games(store).write([Block(i, {"x": value, "": 1}) for i, value in enumerate(values)])
+    observer = games(store).observer()
+    matched = 0
+    for value in values:
+        expected = [Block(i, {"x": value, "": 1}) for i in range(len(values))]
+        for block, found, other in zip(expected, observer.match(expected), values, strict=True):
+            assert found is not None
+            assert not (found is block and not equal(value, other)), (value, other)
+            assert equal(found.entries["x"], other)
+            matched += found is block
+    assert matched > 200
+
+
+def test_what_lies_elsewhere_or_otherwise_is_not_matched(store: EmbeddedStore) -> None:
+    games(store).create()
+    games(store).write([Block("a", {"x": 1, "\ud800": 2}, 5_000), Block(1, {"x": 1})])
+    observer = games(store).observer()
+    for expected in (
+        Block("a", {"x": 1, "\ud800": 2}, 6_000),
+        Block("a", {"x": 1, "\ud800": 2}),
+        Block("a", {"x": 1}, 5_000),
+        Block("a", {"x": 1, "y": 2}, 5_000),
+        Block(1, {"x": 1.0}),
+        Block(1, {"x": True}),
+        Block(1, {"y": 1}),
+        Block(1, {"x": 1, "y": 1}),
+    ):
+        (found,) = observer.match([expected])
+        assert found is not expected
+        (read,) = observer.read([expected.id])
+        assert found == read
+    assert observer.match([Block("b", {"x": 1}), Block("1", {"x": 1})]) == [None, None]

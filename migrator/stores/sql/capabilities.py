@@ -137,4 +137,5 @@ def capabilities(dialect: Dialect, layouts: Mapping[str, LayoutFacts]) -> Capabi
         key_order="the server's own order of the key columns, by their collation",
         limits=limits(dialect),
         transactions=True,
+        in_process=dialect == "sqlite",
     )

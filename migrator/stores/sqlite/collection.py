@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from migrator.errors import Terminal
 from migrator.model.block import Address, Block, Patch, name
@@ -74,33 +74,30 @@ class EntriesReader:
 
     def _gather(self, cursor: sqlite3.Cursor, page: Page, limit: int) -> Column | None:
         """Fill a page from rows in block order; the last block's key where more follow."""
-        current: Column | None = None
-        entries: Entries = {}
+        last: Column | None = None
+        for begun, lying in enumerate(_lying(cursor)):
+            if begun >= limit or page.bytes > PAGE_BYTES:
+                return last
+            self._put(page, lying)
+            last = lying.column
+        return None
+
+    def _put(self, page: Page, lying: Lying) -> None:
+        """Add a block to a page, or once the reason why it can't be read."""
+        id: Value = lying.column
         decode = self._decode
-        for block, entry, value, expires in cursor:
-            if block != current or type(block) is not type(current):
-                if len(page.blocks) >= limit or page.bytes > PAGE_BYTES:
-                    break
-                current = block
-                entries = {}
-                page.blocks.append(self._begin(block, entries, expires, page))
-            try:
+        what = "its key"
+        try:
+            id = codec.from_column(lying.column, decode)
+            entries: Entries = {}
+            for entry, value in lying.rows:
+                what = f"entry {entry!r}"
                 entries[entry if type(entry) is str else codec.from_name(entry)] = decode(value)
                 page.bytes += len(value)
-            except Exception as error:  # noqa: BLE001 - whatever foreign bytes provoke
-                _damage(page, f"entry {entry!r}: {error}")
-        else:
-            current = None
-        if page.damaged:
-            page.blocks = [block for block in page.blocks if block.entries]
-        return current
-
-    def _begin(self, column: Column, entries: Entries, expires: int | None, page: Page) -> Block:
-        try:
-            return Block(codec.from_column(column, self._decode), entries, expires)
         except Exception as error:  # noqa: BLE001 - whatever foreign bytes provoke
-            page.damaged.append((column, f"its key: {error}"))
-            return Block(column, {})
+            page.damaged.append((id, f"{what}: {error}"))
+        else:
+            page.blocks.append(Block(id, entries, lying.expires))
 
     def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
         condition, bounds = _between(range_, position)
@@ -115,27 +112,31 @@ class EntriesReader:
 
     def read(self, ids: Sequence[Value]) -> list[Block | None]:
         columns = [codec.key_column(id) for id in ids]
-        found: dict[tuple[type, Column], Block] = {}
+        found = {key: self._block(lying) for key, lying in self._find(columns)}
+        return [found.get((type(column), column)) for column in columns]
+
+    def _find(self, columns: list[Column]) -> Iterator[tuple[tuple[type, Column], Lying]]:
+        """What lies under some keys; nothing where there is no collection."""
         with self.store.reading(self.where) as connection:
             table = self.table(connection)
             if table is None:
-                return [None] * len(ids)
+                return
             for start in range(0, len(columns), _IN):
                 chunk = columns[start : start + _IN]
-                page = Page([], None)
                 cursor = connection.execute(
                     f"SELECT block, entry, value, expires FROM {table} "  # noqa: S608
                     f"WHERE block IN ({','.join('?' * len(chunk))}) ORDER BY block, entry",
                     chunk,
                 )
-                while self._gather(cursor, page, _IN) is not None:
-                    pass  # pragma: no cover - a chunk is never longer than a page
-                for id, reason in page.damaged:
-                    raise self._unreadable(id, reason)
-                for block in page.blocks:
-                    column = codec.to_column(block.id)
-                    found[type(column), column] = block
-        return [found.get((type(column), column)) for column in columns]
+                for lying in _lying(cursor):
+                    yield (type(lying.column), lying.column), lying
+
+    def _block(self, lying: Lying) -> Block:
+        page = Page([], None)
+        self._put(page, lying)
+        for id, reason in page.damaged:
+            raise self._unreadable(id, reason)
+        return page.blocks[0]
 
     def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
         column = codec.key_column(id)
@@ -166,12 +167,45 @@ class EntriesReader:
         )
 
 
-def _damage(page: Page, reason: str) -> None:
-    """Note, once, that the last block can't be read; without entries it leaves the page."""
-    block = page.blocks[-1]
-    block.entries = {}
-    if not page.damaged or page.damaged[-1][0] is not block.id:
-        page.damaged.append((block.id, reason))
+class Lying(NamedTuple):
+    """A block as it lies: its rows of entry and value, not looked into yet."""
+
+    column: Column
+    expires: int | None
+    rows: list[tuple[str | bytes, bytes]]
+
+
+def _lying(cursor: sqlite3.Cursor) -> Iterator[Lying]:
+    """The blocks of rows in block order."""
+    current: Lying | None = None
+    for block, entry, value, expires in cursor:
+        if current is None or block != current.column or type(block) is not type(current.column):
+            if current is not None:
+                yield current
+            current = Lying(block, expires, [])
+            add = current.rows.append
+        add((entry, value))
+    if current is not None:
+        yield current
+
+
+class EntriesObserver(EntriesReader):
+    """The verifier's reader, which also tells without decoding what lies there as expected."""
+
+    def match(self, expected: Sequence[Block]) -> list[Block | None]:
+        columns = [codec.key_column(block.id) for block in expected]
+        found = dict(self._find(columns))
+        matches = codec.Matcher()
+        blocks: list[Block | None] = []
+        for block, column in zip(expected, columns, strict=True):
+            lying = found.get((type(column), column))
+            if lying is None:
+                blocks.append(None)
+            elif block.expires == lying.expires and matches(block.entries, lying.rows):
+                blocks.append(block)
+            else:
+                blocks.append(self._block(lying))
+        return blocks
 
 
 def _held(connection: sqlite3.Connection, table: str, keys: list[Column]) -> list[tuple[Column]]:
@@ -231,8 +265,8 @@ class EntriesCollection(EntriesReader):
     def __init__(self, store: EmbeddedStore, cls: str, at: At) -> None:
         super().__init__(store, cls, at, codec.decode)
 
-    def observer(self) -> EntriesReader:
-        return EntriesReader(self.store, self.cls, self.at, codec.observe)
+    def observer(self) -> EntriesObserver:
+        return EntriesObserver(self.store, self.cls, self.at, codec.observe)
 
     def exists(self) -> bool:
         with self.store.reading(self.where) as connection:

@@ -60,6 +60,7 @@ CAPABILITIES = Capabilities(
     limits=Limits(block_bytes=None, entry_bytes=LENGTH, key_bytes=LENGTH, nesting=NESTING),
     expiry=True,
     transactions=True,
+    in_process=True,
 )
 
 
