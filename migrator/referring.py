@@ -17,7 +17,7 @@ from migrator.model.path import child
 from migrator.model.references import DeclaredReferences
 from migrator.model.rules import Entries, Representation, general_path
 from migrator.model.value import Ref, Value
-from migrator.ports import Collection, Json, Observer, Page
+from migrator.ports import Collection, Inference, Infers, Json, Observer, Page
 
 
 def referring(collection: Collection) -> Collection:
@@ -65,6 +65,9 @@ class _Collection(_Observer):
 
     def observer(self) -> Observer:
         return _Observer(self._inner.observer(), self._declared, self._rules)
+
+    def inference(self) -> Inference | None:
+        return self._inner.inference() if isinstance(self._inner, Infers) else None
 
     def sample(self, size: int) -> list[Block]:
         return [self._refer(block) for block in self._inner.sample(size)]

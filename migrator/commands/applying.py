@@ -101,8 +101,9 @@ def _told(text: str, path: str, keys: Sequence[str]) -> str:
 
 
 def refuse_stale(project: Project, made: Plan, again: str, *, targets: bool) -> None:
-    routes = project.routes(made.revision)
-    now = fingerprint(subject(project, made.revision), routes, Retry())
+    routes = project.routes(made.revision, made)
+    tables = [move.tables for move in made.moves]
+    now = fingerprint(subject(project, made.revision), routes, tables, Retry())
     if now != made.fingerprint:
         raise Refused(
             "the script, the settings or the schema of the source have changed since this plan "
@@ -167,8 +168,9 @@ def under_lease(
         structlog.contextvars.bind_contextvars(run=run.id)
         if not run.phase.ended:
             _refuse_changed(project, run)
+        frozen = frozen_plan(run)
         scene = Scene(
-            run, frozen_plan(run), project.routes(revision), control, lease, terms.workers,
+            run, frozen, project.routes(revision, frozen), control, lease, terms.workers,
             watcher or Nobody(), Retry(stop=stop, check=lease.check), stop,
         )  # fmt: skip
         yield Engine(scene)

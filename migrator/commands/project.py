@@ -9,6 +9,8 @@ from migrator import revisions
 from migrator.bootstrap import Stores
 from migrator.model.move import Move
 from migrator.model.phase import Phase
+from migrator.model.plan import Plan
+from migrator.planning.inference import as_planned
 from migrator.route import Route, open_route
 from migrator.settings import Settings, load_settings
 from migrator.state import Control, open_control
@@ -34,13 +36,16 @@ class Project:
     def moves(self, revision: str) -> tuple[Move, ...]:
         return self.graph.moves(revision, self.settings.stores.keys())
 
-    def routes(self, revision: str) -> list[Route]:
-        """The moves of a revision with both ends open."""
-        return [
+    def routes(self, revision: str, made: Plan | None = None) -> list[Route]:
+        """The moves of a revision with both ends open; ``made`` may tell the targets' tables."""
+        routes = [
             open_route(number, move, move.source, self.stores.get)
             for number, move in enumerate(self.moves(revision))
             if move.source is not None
         ]
+        if made is None or len(made.moves) != len(routes):
+            return routes  # a plan of another script is refused by its fingerprint
+        return [as_planned(r, move.tables) for r, move in zip(routes, made.moves, strict=True)]
 
     def done(self) -> set[str]:
         """The revisions whose data has arrived: finished, or stamped."""

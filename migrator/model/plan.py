@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from migrator.model.move import Tables
+
 FORMAT = 1
 
 Severity = Literal["note", "warning", "accept", "error"]
@@ -85,7 +87,10 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is planned for one move."""
+    """What is planned for one move.
+
+    ``tables`` is how the target's tables are made, where the script leaves that to the data.
+    """
 
     cls: str
     source: Place
@@ -116,6 +121,7 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
     rollback: list[str]
     effective: bool
     oversize: str
+    tables: Tables | None = None
 
     @property
     def writes(self) -> int:

@@ -7,10 +7,14 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from migrator.model.move import At
+import msgspec
+
+from migrator.model.move import At, Tables
 from migrator.model.plan import Finding, KindCount, MovePlan, Place, Plan
 from migrator.model.value import Kind
+from migrator.planning.inference import inferred
 from migrator.planning.survey import PAGE, Survey, Surveyor
 from migrator.planning.tally import Issues
 from migrator.ports import Collection, How, Json, Store
@@ -52,16 +56,15 @@ def make_plan(
     moves: list[MovePlan] = []
     findings: list[Finding] = []
     retry = Retry()
-    for route in routes:
-        survey = Surveyor(
-            route,
-            retry,
-            full=full,
-            referred=referred,
-            progress=lambda done, of, cls=route.cls: progress(cls, done, of),  # type: ignore[misc]
-        ).run()
+    for bare in routes:
+        tell = partial(progress, bare.cls)
+        route = inferred(bare, retry, tell)
+        survey = Surveyor(route, retry, full=full, referred=referred, progress=tell).run()
         location_findings(route, survey)
-        moves.append(_move_plan(route, survey, workers))
+        made = _move_plan(route, survey, workers)
+        if route is not bare:
+            made = msgspec.structs.replace(made, tables=route.move.target.tables)
+        moves.append(made)
         findings += survey.issues.findings(route.cls)
     return Plan(
         revision=subject.revision,
@@ -69,7 +72,7 @@ def make_plan(
         env=subject.env,
         made=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         declared=declaration(subject),
-        fingerprint=fingerprint(subject, routes, retry),
+        fingerprint=fingerprint(subject, routes, [move.tables for move in moves], retry),
         targets=target_fingerprint(routes, retry),
         full=full,
         moves=moves,
@@ -86,10 +89,14 @@ def declaration(subject: Subject) -> str:
     return _digest([subject.declared, subject.settings])
 
 
-def fingerprint(subject: Subject, routes: Sequence[Route], retry: Retry) -> str:
-    """What a run stands and falls with, to its end: script, settings and the sources' schema."""
+def fingerprint(
+    subject: Subject, routes: Sequence[Route], tables: Sequence[Tables | None], retry: Retry
+) -> str:
+    """What a run stands and falls with, to its end: script, settings, the sources' schema, and
+    the tables that a plan told from the data."""
     sources = [[str(r.source_at), retry(r.source.schema)] for r in routes]
-    return _digest([subject.declared, subject.settings, sources])
+    told = [msgspec.to_builtins(each) for each in tables if each is not None]
+    return _digest([subject.declared, subject.settings, sources, *told])
 
 
 def target_fingerprint(routes: Sequence[Route], retry: Retry) -> str:

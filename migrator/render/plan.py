@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from migrator.model.move import Tables
 from migrator.model.plan import BlockDiff, EntryLine, Finding, MovePlan, Place, Plan, Severity
 from migrator.render.text import Line, Style, blocks, duration, shown, size, some
 
@@ -113,6 +114,8 @@ def _entry(entry: EntryLine, head: str) -> Iterator[Line]:
 
 
 def _facts(move: MovePlan) -> Iterator[Line]:
+    if move.tables is not None:
+        yield from _tables(move.tables)
     yield from _kinds(move)
     limits = _limits(move)
     if limits:
@@ -125,6 +128,19 @@ def _facts(move: MovePlan) -> Iterator[Line]:
             yield _fact("rollback", text, "yellow")
     else:
         yield _fact("rollback", "lossless, at any time before finish")
+
+
+def _tables(tables: Tables, word: str = "tables") -> Iterator[Line]:
+    """The tables to be made, as the data tell them."""
+    if tables.like is not None:
+        yield _fact(word, f"{tables.table}, like that of {tables.like}")
+    else:
+        columns = ", ".join(f"{name} {type_}" for name, type_ in tables.columns.items())
+        lines = _wrapped(f"{tables.table} ({columns}), key {', '.join(tables.key)}")
+        for i, line in enumerate(lines):
+            yield _fact("" if i else word, line)
+    for below in tables.children.values():
+        yield from _tables(below, "")
 
 
 def _fact(word: str, text: str, style: Style = "") -> Line:

@@ -50,3 +50,25 @@ def test_tables_refuse_what_no_column_holds(bench: Bench) -> None:
     assert errors
     assert sum(f.count for f in errors) >= COUNT // 2
     assert {f.path for f in errors} <= {"code", "addr", "endDate"}
+
+
+def test_tables_told_from_all_the_data_have_every_field(bench: Bench) -> None:
+    """The rare field and the one that is null at first have columns; what is of another kind
+    than most is told by path and key."""
+    table = kit.fresh("c24")
+    target = f"At('pg', tables({table!r}, nulls='absent'))"
+    shop = bench.shop(kit.move("Thing", "At('emb', 'c24')", target, oversize="quarantine"))
+    given = [(k, {f: x for f, x in t.items() if x is not None}) for k, t in things()]
+    bench.fill(shop, At("emb", "c24"), given)
+    made = plan(shop)
+    tables = made.moves[0].tables
+    assert tables is not None
+    assert tables.columns["endDate"] == "date"
+    assert tables.columns["vip"] == "boolean"
+    told = {f.path: f.count for f in made.to_accept}
+    # Half of the codes are text, of the rest those whose addr is a record are told by that path.
+    assert sum(told.values()) == sum(
+        type(t["code"]) is not (int if tables.columns["code"] == "integer" else str)
+        or type(t["addr"]) is dict
+        for _, t in given
+    )

@@ -1,4 +1,4 @@
-"""Tables made for a target: declared, inferred, or like those of another system."""
+"""Tables made for a target: declared, or like those of another system."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import datetime as dt
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -16,7 +15,6 @@ from migrator.errors import DoesNotFit, Refused
 from migrator.model.block import Block
 from migrator.model.canonical import equal
 from migrator.model.value import Int64, Interval
-from migrator.stores.sql.schema import infer
 from tests.stores.sql_servers import Base
 
 DIALECTS = ["sqlite", "postgresql", "mysql"]
@@ -110,50 +108,6 @@ def test_c57_a_half_made_schema_is_completed(base: Base) -> None:
     base.run("CREATE TABLE game (id varchar(20) NOT NULL PRIMARY KEY)")
     with pytest.raises(Refused, match="there already, without the column 'name'"):
         games.create()
-
-
-def test_inferred_columns_hold_what_was_seen(base: Base) -> None:
-    records: list[dict[str, Any]] = [
-        {"id": "a", "n": 1, "big": Int64(1), "at": dt.datetime(2024, 1, 1), "tags": ["x", "y"]},
-        {"id": "b", "n": 2, "big": Int64(2), "d": dt.date(2024, 1, 1), "tags": [], "x": 0.5},
-        {"id": "c", "n": None, "big": Int64(3), "j": {"a": [1]}, "tags": []},
-    ]
-    spec = tables(
-        "thing",
-        key="id",
-        nulls="absent",
-        tags=tables(
-            "thing_tag", value="tag", order_by="place", columns={"place": "integer POSITION"}
-        ),
-    )
-    del records[2]["n"]
-    declared = infer(spec, records, base.dialect)
-    things = base.store().collection("Thing", At("shop", declared))
-    things.create()
-    blocks = [Block(record["id"], {"": record}) for record in records]
-    things.write(blocks)
-    read = things.read(["a", "b", "c"])
-    assert all(
-        a is not None and equal(a.entries, b.entries) for a, b in zip(read, blocks, strict=True)
-    )
-
-
-def test_c24_mixed_and_unknown_fields_are_refused() -> None:
-    spec = tables("thing", key="id")
-    mixed = [{"id": 1, "code": 1}, {"id": 2, "code": "x"}, {"id": 3, "code": "y"}]
-    with pytest.raises(Refused, match="code is of several kinds: int32 in 1, text in 2"):
-        infer(spec, mixed, "postgresql")
-    with pytest.raises(Refused, match="null in all 1 records"):
-        infer(spec, [{"id": 1, "x": None}], "sqlite")
-
-
-def test_c24_a_field_first_met_during_the_copy_stops_it(base: Base) -> None:
-    spec = infer(tables("thing", key="id"), [{"id": 1, "a": 1}], base.dialect)
-    things = base.store().collection("Thing", At("shop", spec))
-    things.create()
-    with pytest.raises(DoesNotFit, match="no column") as caught:
-        things.write([Block(2, {"": {"id": 2, "a": 1, "vip": True}})])
-    assert (caught.value.key, caught.value.path) == (2, "vip")
 
 
 RICH = {

@@ -21,7 +21,9 @@ class Column:
 
     ``args`` are length, or precision and scale, or fractional digits. ``identity`` is "" or
     what makes numbers: "always", "default", "auto" or "serial". ``folds`` says that its
-    collation may hold two different texts for equal.
+    collation may hold two different texts for equal. ``said`` is the declared type where it says
+    more than the server's own (``INTEGER POSITION``, ``... BLOCK KEY``, ``boolean`` on MySQL):
+    tables made here keep it in the column's comment, SQLite in the type itself.
     """
 
     name: str
@@ -38,6 +40,15 @@ class Column:
     array: bool = False
     unsigned: bool = False
     json: bool = False
+    said: str = ""
+
+
+REMARK = "migrator: "
+
+
+def said_in(comment: str | None) -> str:
+    """The declared type that a column's comment keeps, "" for any other comment."""
+    return comment.removeprefix(REMARK) if comment and comment.startswith(REMARK) else ""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from migrator.stores.sql.catalog import Column, ForeignKey, Index, Table
+from migrator.stores.sql.catalog import Column, ForeignKey, Index, Table, said_in
 
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
 _ARGS = re.compile(r"\(([\d, ]+)\)")
@@ -16,7 +16,7 @@ _FRACTIONAL = ("time", "datetime", "timestamp")
 
 _COLUMNS = """
 SELECT column_name, column_type, data_type, is_nullable, column_default, extra,
-  generation_expression, collation_name
+  generation_expression, collation_name, column_comment
 FROM information_schema.columns
 WHERE table_schema = coalesce(%(schema)s, database()) AND table_name = %(name)s
 ORDER BY ordinal_position
@@ -81,7 +81,7 @@ def read_temporary(connection: Connection, name: str) -> Table:
     for row in ask(f"SHOW FULL COLUMNS FROM {quote(name)}").mappings():
         base = re.split(r"[ (]", row["Type"])[0]
         shown = (row["Field"], row["Type"], base, row["Null"], row["Default"], row["Extra"])
-        columns.append(_column((*shown, "", row["Collation"]), documents))
+        columns.append(_column((*shown, "", row["Collation"], row["Comment"]), documents))
         key += [row["Field"]] if row["Key"] == "PRI" else []
     return Table(name, None, tuple(columns), tuple(key))
 
@@ -136,7 +136,7 @@ def _foreign(
 
 
 def _column(row: Any, documents: set[str]) -> Column:
-    name, type_, base, nullable, default, extra, expression, collation = row
+    name, type_, base, nullable, default, extra, expression, collation, comment = row
     base = base.lower()
     args = _ARGS.search(type_) if base not in ("enum", "set") else None
     labels = _LABEL.findall(type_) if base in ("enum", "set") else []
@@ -161,6 +161,7 @@ def _column(row: Any, documents: set[str]) -> Column:
         labels=tuple(label.replace("''", "'") for label in labels),
         unsigned="unsigned" in type_,
         json=base == "json",
+        said=said_in(comment),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from migrator.stores.sql.catalog import Column, ForeignKey, Index, Table
+from migrator.stores.sql.catalog import Column, ForeignKey, Index, Table, said_in
 
 _ACTIONS = {
     "a": "NO ACTION",
@@ -35,7 +35,8 @@ SELECT a.attname, format_type(a.atttypid, a.atttypmod), b.typname, b.typcategory
         WHERE enumtypid = CASE WHEN b.typcategory = 'A' THEN e.oid ELSE b.oid END
         ORDER BY enumsortorder),
   pg_get_serial_sequence(quote_ident(n.nspname) || '.' || quote_ident(c.relname), a.attname),
-  k.oid IS DISTINCT FROM t.typcollation, format_type(b.oid, a.atttypmod)
+  k.oid IS DISTINCT FROM t.typcollation, format_type(b.oid, a.atttypmod),
+  col_description(a.attrelid, a.attnum)
 FROM pg_attribute a
 JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_type t ON t.oid = a.atttypid
@@ -120,7 +121,7 @@ def _foreign(row: Any) -> ForeignKey:
 
 def _column(row: Any) -> Column:
     (name, type_, base, array, element, element_type, base_type, notnull, default) = row[:9]
-    identity, generated, collation, deterministic, labels, sequence, own, precise = row[9:]
+    identity, generated, collation, deterministic, labels, sequence, own, precise, comment = row[9:]
     args = _ARGS.search(precise)
     enum = (element_type if array else base_type) == "e"
     serial = sequence is not None and not identity
@@ -138,4 +139,5 @@ def _column(row: Any) -> Column:
         labels=tuple(labels),
         array=array,
         json=base in ("json", "jsonb"),
+        said=said_in(comment),
     )

@@ -70,6 +70,7 @@ def read(connection: Connection, schema: str | None, name: str) -> Table | None:
                 identity="auto" if rowid else "",
                 collation=coll,
                 folds=coll not in ("BINARY", ""),
+                said=type_ if base.endswith((" POSITION", " BLOCK KEY")) else "",
             )
         )
     return Table(

@@ -57,11 +57,10 @@ def affinity(base: str) -> str:
 def make(column: Column, declared: str | None) -> Codec:
     """The codec of a column."""
     from migrator.stores.sql.catalog_sqlite import split_type
+    from migrator.stores.sql.schema import split_declared
 
-    said = split_type(declared)[0] if declared else ""
-    if said.endswith(" POSITION"):
-        said = ""
-    base = column.base
+    said = split_declared(split_type(declared)[0])[0] if declared else ""
+    base = split_declared(column.base)[0]
     if said in ("BOOLEAN", "BOOL") or base in BOOLEANS:
         return Codec(column, _bool(column), _read_bool, ordered=True, text=_read_bool)
     if said in ("JSON", "JSONB", "JSON TEXT") or base == "JSON TEXT":

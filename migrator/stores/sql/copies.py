@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from migrator.stores.sql.catalog import Column, Table
-from migrator.stores.sql.ddl import Wanted
+from migrator.stores.sql.ddl import Wanted, remarks
 from migrator.stores.sql.options import Dialect
 
 _NEXTVAL = re.compile(r"nextval\('((?:[^']|'')+)'::regclass\)")
@@ -71,7 +71,7 @@ def _postgresql(connection: Connection, table: Table) -> Wanted:
         lines.append(f"CONSTRAINT {_quote(table.key_name)} PRIMARY KEY ({keys})")
     lines += [f"CONSTRAINT {_quote(name)} {definition}" for name, definition in table.checks]
     body = ",\n  ".join(lines)
-    statements += [f"CREATE TABLE {full} (\n  {body}\n)", *owned]
+    statements += [f"CREATE TABLE {full} (\n  {body}\n)", *owned, *remarks(table, full, _quote)]
     indexes = {}
     for index in table.indexes:
         if index.constraint:

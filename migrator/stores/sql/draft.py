@@ -62,7 +62,9 @@ def _whole(collection: TablesCollection, wanted: Wanted) -> Table:
     """The table with its columns as the catalogue will show them, and its link to its parent."""
     table, link = wanted.table, wanted.link
     if not wanted.exact and not all(column.base for column in table.columns):
-        table = replace(table, columns=_asked(collection, table).columns)
+        said = {column.name: column.said for column in table.columns}
+        asked = _asked(collection, table).columns
+        table = replace(table, columns=tuple(replace(c, said=said[c.name]) for c in asked))
     if link is not None and not any(key.columns == link.columns for key in table.foreign):
         table = replace(table, foreign=(*table.foreign, link))
     return table

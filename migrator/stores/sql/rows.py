@@ -90,7 +90,7 @@ class _Plan:
         ]
         # Where both columns are read alike, the link to the parent is sure to repeat its key.
         self.repeats = node.up is not None and not node.joined and node.linked_alike
-        left_out = {node.position, *(node.parent if self.repeats else ())}
+        left_out = {node.position, *node.apart, *(node.parent if self.repeats else ())}
         self.fields = [
             (i, codec.name, codec.json)
             for i, codec in enumerate(node.codecs)

@@ -1,4 +1,4 @@
-"""Types of a schema that is made: translated from another system, declared, or inferred.
+"""Types of a schema that is made: translated from another system, or by the kind of its values.
 
 Translation keeps the kind of every value or refuses: there is no column for a numeric without
 precision on MySQL, and to call a text one would change what the target says it holds.
@@ -6,20 +6,16 @@ precision on MySQL, and to call a text one would change what the target says it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from collections.abc import Mapping
+from dataclasses import replace
 
 from migrator.errors import Refused
-from migrator.model import value as v
-from migrator.model.move import Tables
-from migrator.model.path import child as child_path
-from migrator.model.value import Kind, Record, Value, kind_of
+from migrator.model.value import Kind
 from migrator.stores.sql.catalog import Column, Table
 from migrator.stores.sql.columns_sqlite import BIG, BOOLEANS, CARRIED, affinity
 from migrator.stores.sql.options import Dialect
 
-_MYSQL_KEY_TEXT = 255
+MYSQL_KEY_TEXT = 255
 
 # The kind of the values that a column of each system gives.
 _POSTGRESQL = {
@@ -73,7 +69,7 @@ _AFFINITIES = {
     "BLOB": Kind.BYTES,
 }
 
-_TYPES: Mapping[Dialect, Mapping[Kind, str]] = {
+TYPES: Mapping[Dialect, Mapping[Kind, str]] = {
     "postgresql": {
         Kind.BOOLEAN: "boolean",
         Kind.INT32: "integer",
@@ -92,6 +88,7 @@ _TYPES: Mapping[Dialect, Mapping[Kind, str]] = {
         Kind.LIST: "jsonb",
     },
     "mysql": {
+        Kind.BOOLEAN: "boolean",
         Kind.INT32: "int",
         Kind.INT64: "bigint",
         Kind.DOUBLE: "double",
@@ -125,6 +122,25 @@ _TYPES: Mapping[Dialect, Mapping[Kind, str]] = {
 }
 
 
+def split_declared(declared: str) -> tuple[str, str]:
+    """A declared type as SQL has it, and the words after it that are ours: ``POSITION`` for a
+    row's index in its list, ``BLOCK KEY`` for a part of the block's key that is no field."""
+    words = declared.split()
+    upper = [word.upper() for word in words]
+    ours = 1 if upper[-1:] == ["POSITION"] else 2 if upper[-2:] == ["BLOCK", "KEY"] else 0
+    cut = len(words) - ours
+    return " ".join(words[:cut]), " ".join(upper[cut:])
+
+
+def remark(dialect: Dialect, declared: str) -> str:
+    """What the catalogue must keep of a declared type beside the type itself, "" for nothing:
+    else a script that only names the table would read it otherwise than it was written."""
+    if split_declared(declared)[1]:
+        return declared
+    flag = dialect == "mysql" and declared.strip().lower() in ("boolean", "bool")
+    return declared if flag else ""
+
+
 def kind_of_column(dialect: Dialect, column: Column) -> Kind | None:
     """The kind of a column's values, None where they have none of their own."""
     if column.array:
@@ -150,7 +166,8 @@ def translate(table: Table, source: Dialect, target: Dialect, where: str) -> Tab
     indexed = {name for key in (table.key, *(i.columns for i in table.indexes)) for name in key}
     columns = []
     for column in table.columns:
-        kind = kind_of_column(source, column)
+        said = column.said.lower() in ("boolean", "bool")
+        kind = Kind.BOOLEAN if said else kind_of_column(source, column)
         type_ = _translated(column, kind, target, column.name in indexed) if kind else None
         if type_ is None:
             raise Refused(
@@ -161,7 +178,10 @@ def translate(table: Table, source: Dialect, target: Dialect, where: str) -> Tab
                 "with an evolution that converts the values",
             )
         identity = "default" if column.identity and target == "postgresql" else ""
-        columns.append(Column(column.name, type_, "", nullable=column.nullable, identity=identity))
+        told = remark(target, f"{type_} {split_declared(column.said)[1]}".strip())
+        columns.append(
+            Column(column.name, type_, "", nullable=column.nullable, identity=identity, said=told)
+        )
     return replace(
         table,
         schema=None,
@@ -180,7 +200,7 @@ def _translated(column: Column, kind: Kind, target: Dialect, indexed: bool) -> s
         if fixed and column.args and column.args[0] <= 16_000:
             return f"varchar({column.args[0]})"
         return (
-            f"varchar({_MYSQL_KEY_TEXT})"
+            f"varchar({MYSQL_KEY_TEXT})"
             if indexed and target == "mysql"
             else "longtext"
             if (target == "mysql")
@@ -195,109 +215,4 @@ def _translated(column: Column, kind: Kind, target: Dialect, indexed: bool) -> s
         return f"varbinary({(column.args or (1,))[0]})"
     if kind is Kind.UUID and target == "mysql":
         return "uuid"  # a type of MariaDB's own; MySQL has none
-    return _TYPES[target].get(kind)
-
-
-@dataclass
-class _Field:
-    """What is known of one column from the records seen."""
-
-    kinds: dict[Kind, int] = field(default_factory=dict)
-    longest: int = 0
-    whole: int = 1
-    scales: set[int] = field(default_factory=set)
-    rows: int = 0
-
-    def add(self, value: Value) -> None:
-        self.rows += 1
-        if type(value) is v.Ref:
-            value = value.id
-        kind = kind_of(value)
-        self.kinds[kind] = self.kinds.get(kind, 0) + 1
-        if type(value) is str:
-            self.longest = max(self.longest, len(value))
-        if type(value) is Decimal and value.is_finite():
-            _, digits, exponent = value.as_tuple()
-            assert isinstance(exponent, int)
-            self.scales.add(max(0, -exponent))
-            self.whole = max(self.whole, len(digits) + exponent)
-
-
-def infer(spec: Tables, records: Iterable[Record], dialect: Dialect, where: str = "") -> Tables:
-    """The same tables with the columns that these records need, nested lists as child tables.
-
-    All records should be given, not a sample: a field first met during the copy is refused
-    there, never dropped (hard case C24). Raises Refused for a field of mixed kinds, with how
-    many there are of each.
-    """
-    seen = _Profile(spec)
-    for record in records:
-        seen.add(record)
-    return seen.declared(dialect, where, "")
-
-
-class _Profile:
-    def __init__(self, spec: Tables) -> None:
-        self.spec = spec
-        self.fields: dict[str, _Field] = {}
-        self.children = {name: _Profile(below) for name, below in spec.children.items()}
-
-    def add(self, record: Value) -> None:
-        held = {self.spec.value: record} if self.spec.value is not None else record
-        if type(held) is not dict:
-            return
-        for name, value in held.items():
-            if name in self.children:
-                items = value if type(value) is list else [value]
-                for item in items:
-                    if item is not None:
-                        self.children[name].add(item)
-            else:
-                self.fields.setdefault(name, _Field()).add(value)
-
-    def declared(self, dialect: Dialect, where: str, path: str) -> Tables:
-        keys = {*self.spec.key, *filter(None, [self.spec.value])}
-        columns = {
-            name: self.spec.columns.get(name)
-            or _inferred(seen, dialect, name in keys, where, child_path(path, name))
-            for name, seen in self.fields.items()
-        }
-        children = {
-            name: below.declared(dialect, where, child_path(path, name))
-            for name, below in self.children.items()
-        }
-        return replace(self.spec, columns={**columns, **self.spec.columns}, children=children)
-
-
-def _inferred(seen: _Field, dialect: Dialect, key: bool, where: str, path: str) -> str:
-    kinds = {kind for kind in seen.kinds if kind is not Kind.NULL}
-    if not kinds:
-        raise Refused(
-            f"{path} is null in all {seen.rows} records: its type can't be told",
-            where=where,
-            hint="declare it in columns=, or drop it with an evolution",
-        )
-    if kinds <= {Kind.RECORD, Kind.LIST}:
-        return _TYPES[dialect][Kind.RECORD]
-    if len(kinds) > 1:
-        counts = ", ".join(f"{kind} in {seen.kinds[kind]}" for kind in sorted(kinds))
-        raise Refused(
-            f"{path} is of several kinds: {counts}",
-            where=where,
-            hint="a column has one: convert the field with an evolution, or keep it in a json "
-            "column by nesting it",
-        )
-    (kind,) = kinds
-    if kind is Kind.TEXT and dialect == "mysql" and key:
-        return f"varchar({max(_MYSQL_KEY_TEXT, seen.longest)})"
-    if kind is Kind.DECIMAL and dialect == "mysql" and len(seen.scales) == 1:
-        (scale,) = seen.scales
-        return f"decimal({min(65, max(seen.whole + scale, 10 + scale))},{scale})"
-    type_ = _TYPES[dialect].get(kind)
-    if type_ is None:
-        raise Refused(
-            f"{path} is of the kind {kind}, for which {dialect} has no column",
-            where=where,
-            hint="convert it with an evolution",
-        )
-    return type_
+    return TYPES[target].get(kind)

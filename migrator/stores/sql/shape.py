@@ -20,6 +20,7 @@ from migrator.model.path import child as child_path
 from migrator.stores.sql.catalog import Column, ForeignKey, Table, read_table
 from migrator.stores.sql.columns import Codec, codec
 from migrator.stores.sql.options import Dialect
+from migrator.stores.sql.schema import split_declared
 
 
 @dataclass(eq=False)
@@ -28,7 +29,8 @@ class Node:
 
     ``parent`` are its columns that point to its parent's columns ``refs``. ``order`` are the
     columns that order the rows of one parent; ``position`` is the column that holds a row's
-    index in the list and is no field itself. ``path`` is the field's path without indexes.
+    index in the list and is no field itself, ``apart`` are the columns of the block's key that
+    are none either. ``path`` is the field's path without indexes.
     """
 
     spec: Tables
@@ -39,6 +41,7 @@ class Node:
     refs: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
     position: str | None = None
+    apart: tuple[str, ...] = ()
     name: str = ""
     path: str = ""
     up: Node | None = None
@@ -127,13 +130,14 @@ def _node(schema: Schema, spec: Tables, where: str, up: Node | None, name: str) 
     if info is None:
         raise Refused(f"there is no table {spec.table!r}", where=where, hint="check its name")
     _check_names(spec, info, where)
-    position = position_of(spec)
+    position = _position(spec, info)
     node = Node(
         spec,
         info,
         tuple(codec(schema.dialect, c, _declared(spec, c)) for c in info.columns),
         spec.key or info.key,
         position=position,
+        apart=_apart(spec, info) if up is None else (),
         name=name,
         path=child_path(up.path, name) if up else "",
         up=up,
@@ -156,14 +160,24 @@ def _node(schema: Schema, spec: Tables, where: str, up: Node | None, name: str) 
     return node
 
 
-def position_of(spec: Tables) -> str | None:
-    """The column declared as ``... POSITION``: a row's index in its list."""
-    found = [n for n, t in spec.columns.items() if t.upper().split()[-1:] == ["POSITION"]]
-    return found[0] if found else None
+def _position(spec: Tables, info: Table) -> str | None:
+    """The column declared as ``... POSITION``, by the script or by what the table itself keeps:
+    a row's index in its list."""
+    return next((c.name for c in info.columns if _ours(spec, c) == "POSITION"), None)
+
+
+def _apart(spec: Tables, info: Table) -> tuple[str, ...]:
+    key = spec.key or info.key
+    return tuple(name for name in key if _ours(spec, info.by_name[name]) == "BLOCK KEY")
+
+
+def _ours(spec: Tables, column: Column) -> str:
+    return split_declared(_declared(spec, column) or "")[1]
 
 
 def _declared(spec: Tables, column: Column) -> str | None:
-    return next((t for n, t in spec.columns.items() if n.lower() == column.name.lower()), None)
+    said = (t for n, t in spec.columns.items() if n.lower() == column.name.lower())
+    return next(said, column.said or None)
 
 
 def _check_names(spec: Tables, info: Table, where: str) -> None:
@@ -251,4 +265,4 @@ def _check_value(node: Node, where: str) -> None:
         )
 
 
-__all__ = ["Node", "Schema", "null_keys", "on_server", "position_of", "resolve", "unique_keys"]
+__all__ = ["Node", "Schema", "null_keys", "on_server", "resolve", "unique_keys"]

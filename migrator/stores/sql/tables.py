@@ -20,7 +20,7 @@ from migrator.model.canonical import encode
 from migrator.model.move import At, Tables
 from migrator.model.rules import Entries
 from migrator.model.value import Opaque, Value
-from migrator.ports import Held, How, Json, Observer, Page, Statistics
+from migrator.ports import Held, How, Inference, Json, Observer, Page, Statistics
 from migrator.stores.sql.catalog import Table, read_table
 from migrator.stores.sql.findings import findings, same_key, unfit_float, unfit_text
 from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to_json
@@ -265,6 +265,15 @@ class TablesCollection(TablesReading):
         if block is None:
             return None
         return {path: block.entries[path] for path in paths if path in block.entries}
+
+    def inference(self) -> Inference | None:
+        """What tells columns from the blocks, where the root is to be made and the script leaves
+        some table undescribed."""
+        if self.exists() or all(described for _, described in _all(self.spec)):
+            return None
+        from migrator.stores.sql.infer import TablesInference
+
+        return TablesInference(self.at, self.dialect)
 
     def findings(self) -> Iterable[tuple[str, str, str]]:
         """What a plan should tell of these tables."""

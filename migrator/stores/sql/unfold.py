@@ -21,7 +21,7 @@ from migrator.model.path import child as child_path
 from migrator.model.rules import CorruptBlock, assemble
 from migrator.model.value import Record, Value, show
 from migrator.stores.sql.documents import JSON_NULL
-from migrator.stores.sql.keys import id_of
+from migrator.stores.sql.keys import id_of, key_of
 from migrator.stores.sql.rows import weight
 from migrator.stores.sql.shape import Node
 from migrator.stores.sql.unfit import Unfit
@@ -66,11 +66,13 @@ def form(values: Sequence[Value]) -> Form:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """What is asked of a column for every row. ``link``: its place in the parent's key."""
+    """What is asked of a column for every row. ``link``: its place in the parent's key;
+    ``apart``: its place in the block's key, where it is no field."""
 
     name: str
     encode: Callable[[Value], Any]
     link: int | None
+    apart: int | None
     position: bool
     json: bool
     generated: bool
@@ -83,6 +85,7 @@ def _columns(node: Node) -> list[_Column]:
             codec.name,
             codec.encode,
             node.parent.index(codec.name) if codec.name in node.parent else None,
+            node.key.index(codec.name) if codec.name in node.apart else None,
             codec.name == node.position,
             codec.json,
             codec.column.generated is not None,
@@ -105,7 +108,7 @@ class _Unfolder:
         self.seen: dict[tuple[Node, Form], tuple[Block, str]] = {}
         self.columns = {node: _columns(node) for node in root.walk()}
         self.known = {
-            node: {c.name for c in self.columns[node] if not c.position}
+            node: {c.name for c in self.columns[node] if not c.position and c.apart is None}
             | {child.name for child in node.children}
             for node in root.walk()
         }
@@ -152,6 +155,8 @@ class _Unfolder:
                 value = self._linked(column, record, parent[column.link], path)
             elif column.position:
                 value = index
+            elif column.apart is not None:
+                value = self._of_key(node, column.apart)
             elif name in record:
                 value = record[name]
             else:
@@ -175,6 +180,12 @@ class _Unfolder:
             refs = tuple([values[i] for i in node.places(below.refs)])
             self._children(below, record, child_path(path, below.name), refs)
         return written
+
+    def _of_key(self, node: Node, place: int) -> Value:
+        key = key_of(self.block.id, len(node.key))
+        if key is None:
+            self.refuse(f"the table's key {list(node.key)} has other parts than the block's", "")
+        return key[place]
 
     def unfit(self, error: Unfit, at: str) -> NoReturn:
         below = error.path if error.path.startswith("[") or not error.path else "." + error.path
