@@ -35,6 +35,7 @@ STORES = {
     "PostgreSQL": "postgresql://host/a",
     "MariaDB, MySQL": "mariadb://host/a",
     "MongoDB": "mongodb://host/a",
+    "Redis": "redis://host/0",
 }
 HEAD = "<!-- made by scripts/references.py from the code; don't edit it -->\n\n"
 

@@ -12,7 +12,7 @@ from migrator.model.move import At
 from migrator.ports import Store, StoreSettings
 from migrator.stores import sql, sqlite
 from migrator.testing.contract import ContractCase
-from tests.contract import mongodb, servers, sql_tables
+from tests.contract import mongodb, redis_cases, servers, sql_tables
 
 
 def _at(name: str, rules: Sequence[str]) -> At:
@@ -71,4 +71,5 @@ CASES = [
     sql_tables.case("postgresql", _postgresql),
     sql_tables.case("mariadb", _mariadb),
     *mongodb.CASES,
+    *redis_cases.CASES,
 ]

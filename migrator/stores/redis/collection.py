@@ -1,0 +1,248 @@
+"""One class at one location in Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+from migrator.errors import MigratorError, Refused
+from migrator.model.block import Address, Block, Patch
+from migrator.model.move import At
+from migrator.model.rules import Entries
+from migrator.model.value import Value
+from migrator.ports import Held, Json, Observer, Page, Statistics
+from migrator.stores.redis import facts, listing, names
+from migrator.stores.redis.forms import Encoded, Form, HashForm, Raw, StringForm, unreadable
+from migrator.stores.redis.listing import Walker
+from migrator.stores.redis.names import Damaged
+from migrator.stores.redis.wire import Unit, Wire
+
+REGISTRY = b"_migrator:collections"
+_FORMS: dict[str, type[HashForm | StringForm]] = {"hash": HashForm, "string": StringForm}
+# A page ends early rather than hold more than this.
+_PAGE_BYTES = 16_000_000
+_CHUNK = 250
+_LOOKED_AT = 10_000
+
+IdOf = Callable[[bytes], Value]
+Decode = Callable[[Value, Raw], Block]
+
+
+def form_of(wire: Wire, cls: str, at: At) -> Form:
+    """The form of a location. Raises Refused for a layout or option that Redis does not know."""
+    name = at.layout.name if at.layout else facts.DEFAULT_LAYOUT
+    if at.tables is not None or name not in _FORMS:
+        raise Refused(
+            f"{at}: Redis has no layout {name!r}", hint=f"choose one of: {', '.join(_FORMS)}"
+        )
+    options = dict(at.layout.options) if at.layout else {}
+    if options:
+        raise Refused(f"{at}: layout {name} has no option {', '.join(options)}")
+    if not at.collection or at.collection.startswith("_migrator"):
+        raise Refused(f"{at}: {at.collection!r} can't be the name of a collection in Redis")
+    return _FORMS[name](wire, cls, at.collection, at.rules(cls))
+
+
+class Reader:
+    """Pages and blocks of a location, by one decoder."""
+
+    def __init__(self, wire: Wire, form: Form, id_of: IdOf, decode: Decode) -> None:
+        self._wire = wire
+        self._form = form
+        self._id_of = id_of
+        self._decode = decode
+        self._walker = Walker(self.scan)
+
+    def scan(self) -> Iterable[list[bytes]]:
+        """The keys of all blocks, batch by batch; a key may come twice."""
+        form = self._form
+        for batch in self._wire.scan(form.pattern, form.type):
+            yield [key for key in batch if form.suffix(key) is not None]
+
+    def id(self, key: bytes) -> Value:
+        return self._id_of(self._form.suffix(key) or b"")
+
+    def page(self, range_: Json, position: Json, limit: int) -> Page:
+        listed, next_ = self._walker.page(range_, position, limit)
+        page = Page([], next_)
+        for start in range(0, len(listed), _CHUNK):
+            chunk = listed[start : start + _CHUNK]
+            self.add(page, chunk)
+            if page.bytes > _PAGE_BYTES and chunk[-1] != listed[-1]:
+                page.next = listing.position(chunk[-1])
+                break
+        return page
+
+    def add(self, page: Page, keys: Sequence[bytes]) -> None:
+        """Put the blocks of some keys on a page; what can't be read is told there."""
+        for key, found in zip(keys, self._form.read(keys), strict=True):
+            if found is None:
+                continue  # deleted or expired since it was listed
+            id_ = self.id(key)
+            if isinstance(found, MigratorError):
+                page.damaged.append((id_, found.what))
+                continue
+            page.bytes += found.size
+            try:
+                page.blocks.append(self._decode(id_, found))
+            except Damaged as error:
+                page.damaged.append((id_, str(error)))
+
+    def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
+        listed, next_ = self._walker.page(range_, position, limit)
+        return [self.id(key) for key in listed], next_
+
+    def read(self, ids: Sequence[Value]) -> list[Block | None]:
+        keys = [self._form.key(id) for id in ids]
+        wanted = list(dict.fromkeys(keys))
+        found: dict[bytes, Block | None] = {}
+        for start in range(0, len(wanted), _CHUNK):
+            chunk = wanted[start : start + _CHUNK]
+            for key, raw in zip(chunk, self._form.read(chunk), strict=True):
+                found[key] = self._block(key, raw)
+        blocks = []
+        given: set[bytes] = set()
+        for key in keys:
+            block = found[key]
+            if block is not None and key in given:
+                block = Block(block.id, dict(block.entries), block.expires)
+            given.add(key)
+            blocks.append(block)
+        return blocks
+
+    def _block(self, key: bytes, found: Raw | MigratorError | None) -> Block | None:
+        if found is None:
+            return None
+        if isinstance(found, MigratorError):
+            raise found
+        try:
+            return self._decode(self.id(key), found)
+        except Damaged as error:
+            raise unreadable(names.shown(key), error, self._wire.where) from None
+
+
+class RedisCollection:
+    """The blocks of one class, each under the key ``collection:id``."""
+
+    def __init__(self, wire: Wire, cls: str, at: At) -> None:
+        self.at = at
+        self.cls = cls
+        self._wire = wire
+        self._form = form_of(wire, cls, at)
+        self._reader = Reader(wire, self._form, names.id_of, self._form.block)
+        self._name = at.collection.encode()
+
+    # ------------------------------------------------------------ the collection itself
+
+    def _registry(self, command: str) -> int:
+        ((reply,),) = self._wire.run(
+            [Unit(REGISTRY, [(command, REGISTRY, self._name)])], writing=command != "SISMEMBER"
+        )
+        if isinstance(reply, Exception):
+            raise self._wire.refusal(reply)
+        return int(reply)
+
+    def exists(self) -> bool:
+        return bool(self._registry("SISMEMBER")) or any(self._reader.scan())
+
+    def create(self) -> None:
+        self._registry("SADD")
+
+    def drop(self) -> None:
+        for batch in self._reader.scan():
+            if batch:
+                self._form.delete(list(dict.fromkeys(batch)))
+        self._registry("SREM")
+
+    def schema(self) -> Json:
+        return None
+
+    def findings(self) -> Iterable[tuple[str, str, str]]:
+        return []
+
+    def count(self) -> int:
+        return listing.Listing(self._reader.scan()).count()
+
+    def statistics(self) -> Statistics:
+        looked = 0
+        found: list[bytes] = []
+        whole = True
+        for batch in self._reader.scan():
+            found += batch
+            looked += 1000
+            if looked >= _LOOKED_AT and found:
+                whole = False
+                break
+        found = list(dict.fromkeys(found))
+        some = [raw.size for raw in self._form.read(found[:100]) if isinstance(raw, Raw)]
+        each = sum(some) / len(some) if some else 0
+        blocks = len(found) if whole else round(len(found) / looked * self._all_keys())
+        return Statistics(blocks, round(blocks * each), exact=False)
+
+    def _all_keys(self) -> int:
+        return sum(self._wire.ask(master, ("DBSIZE",)) for master in self._wire.masters())
+
+    def settle(self) -> None:
+        """Redis has neither sequences nor statistics of its own to mend."""
+
+    # ------------------------------------------------------------ reading
+
+    def split(self, parts: int) -> list[Json]:
+        return listing.split(parts)
+
+    def page(self, range_: Json, position: Json, limit: int) -> Page:
+        return self._reader.page(range_, position, limit)
+
+    def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
+        return self._reader.keys(range_, position, limit)
+
+    def read(self, ids: Sequence[Value]) -> list[Block | None]:
+        return self._reader.read(ids)
+
+    def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
+        return self._form.read_entries(id, paths)
+
+    def sample(self, size: int) -> list[Block]:
+        # The tables of Redis have no order: the first keys of a scan are as good as any others.
+        every = (key for batch in self._reader.scan() for key in batch)
+        keys = list(dict.fromkeys(islice(every, size)))
+        page = Page([], None)
+        for start in range(0, len(keys), _CHUNK):
+            self._reader.add(page, keys[start : start + _CHUNK])
+        return page.blocks
+
+    def observer(self) -> Observer:
+        from migrator.stores.redis.observer import observed
+
+        decode = observed(self._form, self.at.rules(self.cls))
+        return Reader(self._wire, self._form, names.observed_id, decode)
+
+    # ------------------------------------------------------------ writing
+
+    def write(self, blocks: Sequence[Block]) -> int:
+        encoded: dict[bytes, Encoded] = {}
+        for block in blocks:
+            each = self._form.encode(block)
+            encoded[each.key] = each
+        if not encoded:
+            return 0
+        self._form.write(list(encoded.values()))
+        return sum(each.size for each in encoded.values())
+
+    def patch(self, patches: Sequence[Patch]) -> None:
+        for patch in patches:
+            self._form.patch(patch)
+
+    def delete(self, addresses: Sequence[Address]) -> None:
+        self._form.delete(list({self._form.key(address.id): None for address in addresses}))
+
+    # ------------------------------------------------------------ what fits
+
+    def size(self, block: Block) -> int:
+        return self._form.encode(block).size
+
+    def needs_tag(self, value: Value) -> Held | None:
+        return facts.needs_tag(value)
+
+    def same_key(self, id: Value) -> Value:
+        return id

@@ -1,0 +1,82 @@
+"""What Redis can do and hold, as data."""
+
+from __future__ import annotations
+
+from migrator.model.value import Kind, Value, has_utf8
+from migrator.ports import Capabilities, Cost, Held, How, LayoutFacts, Limits
+from migrator.stores.redis.forms import MAX_BYTES
+from migrator.stores.redis.names import NESTING, key_native
+
+DEFAULT_LAYOUT = "hash"
+
+_JSON = {
+    Kind.NULL: "JSON null",
+    Kind.BOOLEAN: "JSON true or false",
+    Kind.INT32: "JSON number",
+    Kind.INT64: "JSON number",
+    Kind.INTEGER: "JSON number",
+    Kind.DOUBLE: "JSON number",
+    Kind.LIST: "JSON list",
+    Kind.RECORD: "JSON object",
+}
+KINDS = (
+    {kind: Held(How.TAGGED, "string") for kind in Kind}
+    | {kind: Held(How.NATIVE, type_) for kind, type_ in _JSON.items()}
+    | {Kind.TEXT: Held(How.NATIVE, "string"), Kind.SET: Held(How.TAGGED, "JSON list")}
+)
+
+_WHOLE = {
+    "get": Cost(1, "the block"),
+    "put": Cost(1, "the block"),
+    "delete": Cost(1, "the key"),
+}
+_LIMITS = Limits(entry_bytes=MAX_BYTES, key_bytes=MAX_BYTES, nesting=NESTING)
+LAYOUTS = {
+    "hash": LayoutFacts(
+        effective=True,
+        unit="hash",
+        version="field _migrator, member version",
+        costs=_WHOLE
+        | {
+            "get_entries": Cost(1, "the entries and the notes"),
+            "update": Cost(2, "the entries; the notes where one changes"),
+            "append": Cost(2, "the entry"),
+        },
+    ),
+    "string": LayoutFacts(
+        effective=True,
+        unit="string",
+        version="field _migrator, member version",
+        costs=_WHOLE
+        | {
+            "get_entries": Cost(1, "the block"),
+            "update": Cost(2, "the block, there and back"),
+            "append": Cost(2, "the block, there and back"),
+        },
+        entries=False,
+        limits=Limits(block_bytes=MAX_BYTES, key_bytes=MAX_BYTES, nesting=NESTING),
+    ),
+}
+CAPABILITIES = Capabilities(
+    layouts=LAYOUTS,
+    default_layout=DEFAULT_LAYOUT,
+    kinds=KINDS,
+    key_kinds=frozenset(Kind),
+    key_order="slot, then bytes",
+    limits=_LIMITS,
+    feed=None,
+    expiry=True,
+    transactions=False,
+)
+
+
+def needs_tag(value: Value) -> Held | None:
+    """How a value of a kind that JSON has is held after all; None where its kind's row holds."""
+    kind = type(value)
+    if kind is str:
+        return None if has_utf8(value) else Held(How.TAGGED, "string")  # type: ignore[arg-type]
+    if kind is float:
+        return None if key_native(value) else Held(How.TAGGED, "string")
+    if isinstance(value, int) and kind is not int and kind is not bool:
+        return Held(How.TAGGED, "JSON number")  # a small number that is 64 bits wide
+    return None

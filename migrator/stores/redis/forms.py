@@ -1,0 +1,384 @@
+"""How a block lies in Redis: the forms ``hash`` and ``string``, one key for a block.
+
+A form reads what lies there (``Raw``), which the copier and the observer decode each in their
+own way; and it makes of a block the unit that writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from migrator.errors import DoesNotFit, MigratorError, Terminal, Transient
+from migrator.model.block import Block, Patch
+from migrator.model.block import name as block_name
+from migrator.model.rules import CorruptBlock, Entries, Representation, assemble
+from migrator.model.value import INT64_MAX, INT64_MIN, Record, Value
+from migrator.stores.redis import codec, document, names
+from migrator.stores.redis.names import SIDE, UNFIT, Damaged
+from migrator.stores.redis.wire import Command, Reply, Session, Unit, Wire
+
+MAX_BYTES = 512 * 1024 * 1024
+_TRIES = 20
+
+
+@dataclass(slots=True)
+class Raw:
+    """What lies in the keys of one block: names and values of its entries as bytes.
+
+    ``notes`` are the reserved field of a hash, or the directory; None where Migrator has not
+    written this block. ``expires`` as in a block.
+    """
+
+    key: bytes
+    fields: dict[bytes, bytes | None]
+    notes: bytes | dict[bytes, bytes] | None
+    expires: int | None
+    size: int
+
+
+@dataclass(slots=True)
+class Encoded:
+    """A block ready to be sent: name to bytes, notes by access path, and its size."""
+
+    block: Block
+    key: bytes
+    fields: dict[bytes, bytes]
+    notes: dict[str, codec.Note]
+    size: int
+
+
+Found = Raw | MigratorError | None
+Decode = Callable[[Value, Raw], Block]
+
+
+class Form(Protocol):
+    """One layout at one location."""
+
+    type: str
+    pattern: bytes
+
+    def key(self, id: Value) -> bytes:
+        """The key of a block. Raises DoesNotFit for an identifier that can be none."""
+
+    def suffix(self, key: bytes) -> bytes | None:
+        """The identifier's bytes in a key; None where the key is no block's."""
+
+    def read(self, keys: Sequence[bytes]) -> list[Found]:
+        """What lies in some keys; an error where one holds something else."""
+
+    def block(self, id: Value, raw: Raw) -> Block:
+        """The block, decoded by the copier. Raises Damaged."""
+
+    def encode(self, block: Block) -> Encoded:
+        """Raises DoesNotFit where Redis could not hold it."""
+
+    def write(self, blocks: Sequence[Encoded]) -> None:
+        """Put whole blocks."""
+
+    def patch(self, patch: Patch) -> None:
+        """Change entries of one block. Raises Terminal where there is none."""
+
+    def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
+        """Some entries."""
+
+    def delete(self, keys: Sequence[bytes]) -> None:
+        """Remove blocks."""
+
+
+class OneKey:
+    """What the forms of one key for a block share."""
+
+    type = ""
+
+    def __init__(self, wire: Wire, cls: str, prefix: str, rules: Representation) -> None:
+        self._wire = wire
+        self._cls = cls
+        self._rules = rules
+        self._prefix = prefix.encode() + b":"
+        self.pattern = glob(self._prefix) + b"*"
+
+    # ------------------------------------------------------------ keys
+
+    def key(self, id: Value) -> bytes:
+        try:
+            data = names.id_bytes(id)
+        except UNFIT as error:
+            self._unfit(id, "", f"it can't be a key: {error}")
+        if len(data) > MAX_BYTES:
+            self._unfit(id, "", "the key is over 512 MB")
+        return self._prefix + data
+
+    def suffix(self, key: bytes) -> bytes | None:
+        return key[len(self._prefix) :] if key.startswith(self._prefix) else None
+
+    def _name(self, key: bytes) -> str:
+        return names.shown(key)
+
+    def _unfit(self, id: Value, path: str, why: str) -> NoReturn:
+        raise DoesNotFit(
+            f"{block_name(self._cls, id)}: {why}",
+            key=id,
+            path=path,
+            where=self._wire.where,
+            hint="change it, or set oversize='quarantine' on the move",
+        )
+
+    # ------------------------------------------------------------ reading
+
+    _get: Command = ()
+
+    def read(self, keys: Sequence[bytes]) -> list[Found]:
+        units = [Unit(key, [(*self._get, key), ("PEXPIRETIME", key)]) for key in keys]
+        return [
+            self._found(key, *replies)
+            for key, replies in zip(keys, self._wire.run(units), strict=True)
+        ]
+
+    def _found(self, key: bytes, held: Reply, expires: Reply) -> Found:
+        for reply in (held, expires):
+            if isinstance(reply, Exception):
+                return self._failed(key, reply)
+        if not held and expires == -2:
+            return None
+        return self._raw(key, held, None if expires < 0 else expires)
+
+    def _failed(self, key: bytes, reply: Exception) -> MigratorError:
+        """The error of one key; raises it where it is not that key's alone."""
+        error = self._wire.refusal(reply, name=self._name(key))
+        if isinstance(error, Transient) or "another type" not in error.what:
+            raise error
+        return error
+
+    def _raw(self, key: bytes, held: Reply, expires: int | None) -> Raw:
+        raise NotImplementedError
+
+    def block(self, id: Value, raw: Raw) -> Block:
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ writing
+
+    def encode(self, block: Block) -> Encoded:
+        key = self.key(block.id)
+        if not block.entries:
+            self._unfit(block.id, "", "a block has no entry")
+        if block.expires is not None and not INT64_MIN < block.expires <= INT64_MAX:
+            self._unfit(block.id, "", "its deadline is beyond what Redis counts")
+        fields, notes = self._encoded(block.id, block.entries)
+        size = len(key) + sum(len(name) + len(data) for name, data in fields.items())
+        return Encoded(block, key, fields, notes, size)
+
+    def _encoded(
+        self, id: Value, entries: Entries
+    ) -> tuple[dict[bytes, bytes], dict[str, codec.Note]]:
+        """Entries as names and bytes, and their notes. Raises DoesNotFit."""
+        fields: dict[bytes, bytes] = {}
+        notes: dict[str, codec.Note] = {}
+        for path, value in entries.items():
+            try:
+                data, note = codec.encode(value)
+            except UNFIT as error:
+                self._unfit(id, path, f"{path or 'it'} can't be held: {error}")
+            if len(data) > MAX_BYTES:
+                self._unfit(id, path, f"{path or 'it'} has {len(data):,} bytes; 512 MB fit")
+            fields[names.field_of(path)] = data
+            if note is not None:
+                notes[path] = note
+        return fields, notes
+
+    def write(self, blocks: Sequence[Encoded]) -> None:
+        self._send([(each.key, self._whole(each)) for each in blocks])
+
+    def _whole(self, each: Encoded) -> list[Command]:
+        """The commands that put a whole block. A deadline that has passed makes it a deletion."""
+        raise NotImplementedError
+
+    def delete(self, keys: Sequence[bytes]) -> None:
+        self._send([(key, [("UNLINK", key)]) for key in keys])
+
+    def _send(self, changes: Iterable[tuple[bytes, list[Command]]]) -> None:
+        units = [Unit(key, commands) for key, commands in changes]
+        for unit, replies in zip(units, self._wire.run(units, writing=True), strict=True):
+            for reply in replies:
+                if isinstance(reply, Exception):
+                    raise self._wire.refusal(reply, name=self._name(unit.key))
+
+    def patch(self, patch: Patch) -> None:
+        key = self.key(patch.id)
+        self._check(patch)
+        for _ in range(_TRIES):
+            with self._wire.watching(key) as session:
+                commands = self._changes(session, key, patch)
+                if not commands or session.commit(commands) is not None:
+                    return
+        raise Transient(
+            f"{self._name(key)} was changed by others all the time",
+            where=self._wire.where,
+            hint="it is tried again",
+        )
+
+    def _check(self, patch: Patch) -> None:
+        """Raises DoesNotFit before anything is asked."""
+        self._encoded(patch.id, patch.set)
+
+    def _changes(self, session: Session, key: bytes, patch: Patch) -> list[Command]:
+        """What a patch does, as of now. Raises Terminal where there is no block."""
+        held, expires = session.ask((*self._get, key), ("PEXPIRETIME", key))
+        raw = self._found(key, held, expires)
+        if not isinstance(raw, Raw):
+            raise self._absent(key) if raw is None else raw
+        block = self._readable(patch.id, raw)
+        block.entries.update(patch.set)
+        for path in patch.unset:
+            block.entries.pop(path, None)
+        return self._whole(self.encode(block))
+
+    def _readable(self, id: Value, raw: Raw) -> Block:
+        try:
+            return self.block(id, raw)
+        except Damaged as error:
+            raise unreadable(self._name(raw.key), error, self._wire.where) from None
+
+    def _absent(self, key: bytes) -> Terminal:
+        return Terminal(
+            f"there is no block {self._name(key)}",
+            where=self._wire.where,
+            hint="it was deleted meanwhile; write it whole",
+        )
+
+    def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
+        (raw,) = self.read([self.key(id)])
+        if isinstance(raw, MigratorError):
+            raise raw
+        if raw is None:
+            return None
+        entries = self._readable(id, raw).entries
+        return {path: entries[path] for path in paths if path in entries}
+
+
+class HashForm(OneKey):
+    """A hash for a block, a field for an entry, and the reserved field with the notes."""
+
+    type = "hash"
+    _get = ("HGETALL",)
+
+    def _raw(self, key: bytes, held: Reply, expires: int | None) -> Raw:
+        size = len(key) + sum(map(len, held))
+        fields = dict(zip(held[::2], held[1::2], strict=True))
+        return Raw(key, fields, fields.pop(SIDE, None), expires, size)
+
+    def block(self, id: Value, raw: Raw) -> Block:
+        if raw.notes is None:
+            record: Record = {
+                names.foreign_name(field): codec.plain(data or b"")
+                for field, data in raw.fields.items()
+            }
+            return Block(id, self._rules.partition(record), raw.expires)
+        assert isinstance(raw.notes, bytes)
+        notes = codec.read_side(raw.notes)
+        entries = {}
+        for field, data in raw.fields.items():
+            path = names.path_of(field)
+            entries[path] = codec.decode(data or b"", notes.get(path))
+        if not entries:
+            raise Damaged("", "a block has no entry")
+        return Block(id, entries, raw.expires)
+
+    def _whole(self, each: Encoded) -> list[Command]:
+        pairs = [part for pair in each.fields.items() for part in pair]
+        commands: list[Command] = [
+            ("UNLINK", each.key),
+            ("HSET", each.key, *pairs, SIDE, codec.write_side(each.notes)),
+        ]
+        if each.block.expires is not None:
+            commands.append(("PEXPIREAT", each.key, each.block.expires))
+        return commands
+
+    def _changes(self, session: Session, key: bytes, patch: Patch) -> list[Command]:
+        there, side = session.ask(("EXISTS", key), ("HGET", key, SIDE))
+        if not there:
+            raise self._absent(key)
+        if side is None:
+            return super()._changes(session, key, patch)
+        fields, new = self._encoded(patch.id, patch.set)
+        notes = before = codec.read_side(side)
+        gone = {*patch.set, *patch.unset}
+        notes = {path: note for path, note in before.items() if path not in gone} | new
+        commands: list[Command] = []
+        if fields:
+            commands.append(("HSET", key, *(part for pair in fields.items() for part in pair)))
+        if notes != before:
+            commands.append(("HSET", key, SIDE, codec.write_side(notes)))
+        if patch.unset:
+            commands.append(("HDEL", key, *map(names.field_of, patch.unset)))
+        return commands
+
+    def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
+        key = self.key(id)
+        fields = [names.field_of(path) for path in paths]
+        unit = Unit(key, [("EXISTS", key), ("HMGET", key, SIDE, *fields)])
+        ((there, held),) = self._wire.run([unit])
+        for reply in (there, held):
+            if isinstance(reply, Exception):
+                raise self._wire.refusal(reply, name=self._name(key))
+        if not there:
+            return None
+        side, *found = held
+        if side is None:
+            return super().read_entries(id, paths)
+        notes = codec.read_side(side)
+        pairs = zip(paths, found, strict=True)
+        return {p: codec.decode(data, notes.get(p)) for p, data in pairs if data is not None}
+
+
+class StringForm(OneKey):
+    """The whole aggregate as one JSON text."""
+
+    type = "string"
+    _get = ("GET",)
+
+    def _raw(self, key: bytes, held: Reply, expires: int | None) -> Raw:
+        return Raw(key, {b"": held}, None, expires, len(key) + len(held))
+
+    def block(self, id: Value, raw: Raw) -> Block:
+        record = document.read(raw.fields[b""] or b"")
+        return Block(id, self._rules.partition(record), raw.expires)
+
+    def _encoded(
+        self, id: Value, entries: Entries
+    ) -> tuple[dict[bytes, bytes], dict[str, codec.Note]]:
+        try:
+            data = document.write(assemble(entries))
+        except (*UNFIT, CorruptBlock) as error:
+            self._unfit(id, "", f"it can't be held: {error}")
+        if len(data) > MAX_BYTES:
+            self._unfit(id, "", f"it has {len(data):,} bytes; 512 MB fit in one value")
+        return {b"": data}, {}
+
+    def _whole(self, each: Encoded) -> list[Command]:
+        commands: list[Command] = [("SET", each.key, each.fields[b""])]
+        if each.block.expires is not None:
+            commands.append(("PEXPIREAT", each.key, each.block.expires))
+        return commands
+
+    def _check(self, patch: Patch) -> None:
+        for path, value in patch.set.items():
+            try:
+                codec.dump(value)
+            except UNFIT as error:
+                self._unfit(patch.id, path, f"{path or 'it'} can't be held: {error}")
+
+
+def glob(literal: bytes) -> bytes:
+    """A pattern that matches these bytes alone."""
+    return b"".join(b"\\" + bytes([c]) if c in b"*?[]^\\" else bytes([c]) for c in literal)
+
+
+def unreadable(name: str, error: Exception, where: str) -> Terminal:
+    """The error for a single block that was asked for and can't be read."""
+    return Terminal(
+        f"{name} can't be read: {error}",
+        where=where,
+        hint="mend or remove the key with the application that wrote it",
+    )

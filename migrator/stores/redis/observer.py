@@ -1,0 +1,155 @@
+"""The verifier's decoder: JSON by the standard library, tags by the second reader.
+
+Nothing of the copier's decoding is used (``codec``, ``document``); only the bytes are shared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from migrator.model.block import Block
+from migrator.model.path import escape, parse_path
+from migrator.model.rules import Representation
+from migrator.model.value import Record, Value
+from migrator.model.witness import untag
+from migrator.stores.redis.forms import Form, Raw, StringForm
+from migrator.stores.redis.names import Damaged
+
+_MISFIT = (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError)
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+
+
+def observed(form: Form, rules: Representation) -> Callable[[Value, Raw], Block]:
+    """The decoder of a form's blocks."""
+    if isinstance(form, StringForm):
+        return lambda id_, raw: Block(id_, rules.partition(_document(raw)), raw.expires)
+    return lambda id_, raw: _entries(id_, raw, rules)
+
+
+def _entries(id_: Value, raw: Raw, rules: Representation) -> Block:
+    if raw.notes is None:
+        record: Record = {
+            str(name, "utf-8", "surrogateescape"): _unmarked(held or b"")
+            for name, held in raw.fields.items()
+        }
+        return Block(id_, rules.partition(record), raw.expires)
+    notes = _notes(raw.notes)
+    entries: Record = {}
+    for name, held in raw.fields.items():
+        path = _path(name)
+        if held is None:
+            raise Damaged(path, "its key is gone")
+        entries[path] = _value(held, notes.get(path))
+    if not entries:
+        raise Damaged("", "a block has no entry")
+    return Block(id_, entries, raw.expires)
+
+
+def _notes(held: bytes | dict[bytes, bytes]) -> dict[str, Any]:
+    if isinstance(held, dict):
+        return {_path(name): _json_or_none(note) for name, note in held.items() if note}
+    side = _json_or_none(held)
+    tags = side.get("tags") if isinstance(side, dict) else None
+    return tags if isinstance(tags, dict) else {}
+
+
+def _path(name: bytes) -> str:
+    try:
+        if name.startswith(b"\\#"):
+            path = str(bytes.fromhex(str(name[2:], "ascii")), "utf-8", "surrogatepass")
+        else:
+            path = str(name, "utf-8")
+        parse_path(path)
+    except ValueError:
+        raise Damaged(str(name, "utf-8", "backslashreplace"), "no access path") from None
+    return path
+
+
+def _value(held: bytes, note: Any) -> Value:
+    if note is not None:
+        try:
+            return _noted(held, note)
+        except _MISFIT:
+            pass
+    text = _unmarked(held)
+    if isinstance(text, str) and (
+        text[:1] in ("{", "[") or text in ("true", "false", "null") or _NUMBER.fullmatch(text)
+    ):
+        try:
+            return _json(text)
+        except _MISFIT:
+            pass
+    return text
+
+
+def _noted(held: bytes, note: Any) -> Value:
+    if note == "raw":
+        return held
+    if note == "text":
+        return str(held, "utf-8", "surrogatepass")
+    if isinstance(note, str) and note != "set":
+        text = str(held, "utf-8", "surrogatepass")
+        found = untag(text, {"": note})
+        if found is text:
+            raise ValueError("the note does not fit")
+        return found
+    tags = {"": note} if isinstance(note, str) else note
+    if not (tags and all(isinstance(tag, str) for tag in tags.values())):
+        raise TypeError("that is no note")
+    return untag(_json(str(held, "utf-8")), tags)
+
+
+def _unmarked(held: bytes) -> Value:
+    try:
+        return str(held, "utf-8")
+    except UnicodeDecodeError:
+        return held
+
+
+def _document(raw: Raw) -> Record:
+    try:
+        record = _json(str(raw.fields[b""] or b"", "utf-8"))
+    except _MISFIT as error:
+        raise Damaged("", f"it is no JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise Damaged("", "it is JSON, but no record")
+    tags: dict[str, str] = {}
+    side = record.get("_migrator")
+    if isinstance(side, dict) and not set(side) - {"tags", "version"}:
+        given = side.get("tags")
+        if isinstance(given, dict) and all(isinstance(tag, str) for tag in given.values()):
+            del record["_migrator"]
+            tags = given
+    shown = {
+        name.removeprefix("\\") if name.lstrip("\\") == "_migrator" else name: item
+        for name, item in record.items()
+    }
+    return untag(shown, tags)  # type: ignore[return-value]
+
+
+def _json_or_none(held: bytes) -> Any:
+    try:
+        return _json(str(held, "utf-8"))
+    except _MISFIT:
+        return None
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, strict=False, parse_constant=_no_number, parse_float=_float)
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _float(text: str) -> float:
+    found = float(text)
+    if found - found != 0:
+        raise ValueError("a number out of range")
+    return found
+
+
+__all__ = ["escape", "observed"]

@@ -1,0 +1,158 @@
+"""Settings of a Redis store: the URL, the checked options, and connections made of them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from redis.backoff import NoBackoff
+from redis.connection import Connection, SSLConnection
+from redis.credentials import CredentialProvider
+from redis.retry import Retry
+
+from migrator.errors import Refused
+from migrator.ports import Secret, StoreSettings
+
+PORT = 6379
+_FILES = {
+    "tlsCAFile": "ssl_ca_certs",
+    "tlsCertFile": "ssl_certfile",
+    "tlsKeyFile": "ssl_keyfile",
+}
+_KNOWN: dict[str, type] = {
+    **dict.fromkeys(_FILES, str),
+    "tls": bool,
+    "tlsAllowInvalidCertificates": bool,
+    "username": str,
+    "database": int,
+    "connectTimeoutMS": int,
+    "socketTimeoutMS": int,
+    "maxPoolSize": int,
+    "replicas": int,
+    "replicasTimeoutMS": int,
+}
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where one server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Servers:
+    """How to reach a store: the servers named in its URL, and how to connect to any of them.
+
+    ``replicas`` is how many replicas must have a write before it counts as durable, within
+    ``replicas_ms``.
+    """
+
+    seeds: tuple[Address, ...]
+    cluster: bool
+    connection: type[Connection]
+    options: dict[str, Any]
+    pool: int
+    replicas: int
+    replicas_ms: int
+
+
+def servers(settings: StoreSettings) -> Servers:
+    """Read URL and options. Raises Refused for what is unknown or ill-typed."""
+    where = f"store {settings.name}"
+    options = _checked(settings)
+    parts = urlsplit(settings.url)
+    cluster = parts.scheme.lower() == "rediscluster"
+    if parts.query or parts.fragment:
+        raise Refused(f"{where}: the url has a query", hint="put it into the store's options")
+    seeds = tuple(_address(text, where) for text in parts.netloc.rpartition("@")[2].split(","))
+    tls = parts.scheme.lower() == "rediss" or options.get("tls", False)
+    user = options.get("username") or unquote(parts.username or "")
+    made: dict[str, Any] = {
+        "db": _database(parts.path, options, cluster, where),
+        "protocol": 2,
+        "socket_connect_timeout": options.get("connectTimeoutMS", 10_000) / 1000,
+        "socket_timeout": options.get("socketTimeoutMS", 60_000) / 1000,
+        "socket_keepalive": True,
+        "client_name": "migrator",
+        # The engine repeats, in one place; a driver that does so by itself hides what happened.
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+    }
+    if settings.secret is not None or user:
+        made["credential_provider"] = _Credentials(user, settings.secret)
+    if tls:
+        if options.get("tlsAllowInvalidCertificates"):
+            made |= {"ssl_cert_reqs": "none", "ssl_check_hostname": False}
+        for name, driver in _FILES.items():
+            if name in options:
+                made[driver] = options[name]
+    return Servers(
+        seeds,
+        cluster,
+        SSLConnection if tls else Connection,
+        made,
+        options.get("maxPoolSize", 64),
+        options.get("replicas", 0),
+        options.get("replicasTimeoutMS", 10_000),
+    )
+
+
+class _Credentials(CredentialProvider):
+    """Fetches the password anew for every connection."""
+
+    def __init__(self, user: str, secret: Secret | None) -> None:
+        self._user = user
+        self._secret = secret
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        password = self._secret() if self._secret else ""
+        return (self._user, password) if self._user else (password,)
+
+
+def _checked(settings: StoreSettings) -> dict[str, Any]:
+    options = dict(settings.options)
+    for name, value in options.items():
+        wanted = _KNOWN.get(name)
+        if wanted is None:
+            raise Refused(
+                f"store {settings.name}: Redis has no option {name!r}",
+                hint=f"options: {', '.join(sorted(_KNOWN))}",
+            )
+        if type(value) is not wanted or (wanted is int and value < 0):  # type: ignore[operator]
+            raise Refused(
+                f"store {settings.name}: option {name} wants {wanted.__name__}, not {value!r}"
+            )
+    for name in _FILES.keys() & options.keys():
+        path = os.path.join(settings.root, str(options[name]))
+        if not os.path.isfile(path):
+            raise Refused(f"store {settings.name}: {name}: there is no file {path}")
+        options[name] = path
+    return options
+
+
+def _address(text: str, where: str) -> Address:
+    parts = urlsplit(f"//{text}")
+    try:
+        port = parts.port or PORT
+    except ValueError:
+        raise Refused(f"{where}: {text} has no port number") from None
+    if not parts.hostname:
+        raise Refused(f"{where}: the url names no host", hint="redis://host:6379/0")
+    return Address(parts.hostname, port)
+
+
+def _database(path: str, options: dict[str, Any], cluster: bool, where: str) -> int:
+    text = path.strip("/")
+    if text and not text.isdigit():
+        raise Refused(f"{where}: {text!r} is no number of a database", hint="redis://host:6379/0")
+    number = int(options.get("database", text or 0))
+    if cluster and number:
+        raise Refused(f"{where}: a cluster has only database 0")
+    return number

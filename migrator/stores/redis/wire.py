@@ -1,0 +1,324 @@
+"""Talking to Redis: which server holds a key, pipelines of units, and scans of every master.
+
+A *unit* is what must happen in one step on one key (or one hash tag): a single command, or
+several in MULTI. The same code serves one server and a cluster: units are grouped by server,
+sent in one go, and answered in their order. Nothing is repeated here, and no redirection is
+followed: the topology is forgotten and the engine sends the batch again.
+"""
+
+from __future__ import annotations
+
+import threading
+from binascii import crc_hqx
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from redis import exceptions as e
+from redis.connection import Connection, ConnectionPool
+
+from migrator.errors import MigratorError, Transient
+from migrator.stores.redis import edge
+from migrator.stores.redis.settings import Address, Servers
+
+Arg: TypeAlias = bytes | str | int
+Command: TypeAlias = tuple[Arg, ...]
+Reply: TypeAlias = Any
+
+SLOTS = 16_384
+_TOGETHER = 16
+_MULTI: Command = ("MULTI",)
+_EXEC: Command = ("EXEC",)
+
+
+@dataclass(slots=True)
+class Unit:
+    """What happens to one key in one step: its commands, in MULTI where they are several."""
+
+    key: bytes
+    commands: Sequence[Command]
+
+
+def slot_of(key: bytes) -> int:
+    """The slot of a key: CRC16 of its hash tag, or of the whole."""
+    start = key.find(b"{")
+    if start >= 0:
+        end = key.find(b"}", start + 1)
+        if end > start + 1:
+            key = key[start + 1 : end]
+    return crc_hqx(key, 0) % SLOTS
+
+
+class Wire:
+    """The connections of one store; safe for several threads."""
+
+    def __init__(self, servers: Servers, where: str) -> None:
+        self.servers = servers
+        self.where = where
+        self._pools: dict[Address, ConnectionPool] = {}
+        self._ranges: list[tuple[int, int, Address]] | None = None
+        self._lock = threading.RLock()
+
+    def close(self) -> None:
+        with self._lock:
+            for pool in self._pools.values():
+                pool.disconnect()
+            self._pools.clear()
+
+    # ------------------------------------------------------------ topology
+
+    def masters(self) -> list[Address]:
+        """Every master that holds keys, in the order of their first slot."""
+        if not self.servers.cluster:
+            return [self.servers.seeds[0]]
+        return list(dict.fromkeys(address for _, _, address in self._topology()))
+
+    def _topology(self) -> list[tuple[int, int, Address]]:
+        with self._lock:
+            if self._ranges is None:
+                self._ranges = self._ask_topology()
+            return self._ranges
+
+    def _ask_topology(self) -> list[tuple[int, int, Address]]:
+        known = list(dict.fromkeys((*self.servers.seeds, *self._pools)))
+        for address in known:
+            try:
+                answer = self.ask(address, ("CLUSTER", "SLOTS"))
+            except Transient:
+                if address == known[-1]:
+                    raise
+                continue
+            found = [
+                (int(first), int(last), Address((host or b"").decode() or address.host, int(port)))
+                for first, last, (host, port, *_), *_ in answer
+            ]
+            if sum(last - first + 1 for first, last, _ in found) != SLOTS:
+                raise Transient(
+                    "some slots of the cluster have no master",
+                    where=self.where,
+                    hint="look at CLUSTER INFO; it is tried again",
+                )
+            return sorted(found, key=lambda each: each[0])
+        raise AssertionError("a url names a server")
+
+    def _forget_topology(self) -> None:
+        with self._lock:
+            self._ranges = None
+
+    def master_of(self, key: bytes) -> Address:
+        """The server that a key lies on."""
+        if not self.servers.cluster:
+            return self.servers.seeds[0]
+        slot = slot_of(key)
+        return next(a for first, last, a in self._topology() if first <= slot <= last)
+
+    # ------------------------------------------------------------ requests
+
+    @contextmanager
+    def _connection(self, address: Address, writing: bool) -> Iterator[Connection]:
+        """A connection, given back afterwards; one that broke is closed first."""
+        with self._lock:
+            pool = self._pools.get(address)
+            if pool is None:
+                pool = self._pools[address] = ConnectionPool(
+                    connection_class=self.servers.connection,
+                    max_connections=self.servers.pool,
+                    host=address.host,
+                    port=address.port,
+                    **self.servers.options,
+                )
+        try:
+            connection = pool.get_connection()
+        except (e.RedisError, OSError) as error:
+            self._forget_topology()
+            raise edge.unreachable(error, self.where) from error
+        healthy = False
+        try:
+            yield connection
+            healthy = True
+        except MigratorError:
+            healthy = True
+            raise
+        except (e.ConnectionError, e.TimeoutError, OSError) as error:
+            self._forget_topology()
+            raise edge.broken(error, self.where, writing=writing) from error
+        finally:
+            if not healthy:
+                connection.disconnect()  # type: ignore[no-untyped-call]
+            pool.release(connection)
+
+    def ask(self, address: Address, *commands: Command) -> Reply:
+        """Send commands to one server; the answer to the last. Raises for a refusal."""
+        with self._connection(address, writing=False) as connection:
+            replies = _exchange(connection, commands)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise self.refusal(reply)
+        return replies[-1]
+
+    def run(self, units: Sequence[Unit], *, writing: bool = False) -> list[list[Reply]]:
+        """Carry out units; for each the answers to its commands, refusals as exceptions.
+
+        Raises Transient where a whole request failed.
+        """
+        groups: dict[Address, list[int]] = {}
+        for i, unit in enumerate(units):
+            groups.setdefault(self.master_of(unit.key), []).append(i)
+        answers: list[list[Reply]] = [[] for _ in units]
+        for address, members in groups.items():
+            batches = self._batches([units[i] for i in members])
+            commands = [c for batch in batches for c in _wrapped(batch)]
+            if writing and self.servers.replicas:
+                commands.append(("WAIT", self.servers.replicas, self.servers.replicas_ms))
+            with self._connection(address, writing) as connection:
+                replies = _exchange(connection, commands)
+            if writing and self.servers.replicas:
+                self._check_replicas(replies.pop())
+            sorted_out = _unwrapped(batches, replies)
+            for i, answer in zip(members, sorted_out, strict=True):
+                answers[i] = answer
+                if any(isinstance(reply, Exception) and edge.moved(reply) for reply in answer):
+                    self._forget_topology()
+        return answers
+
+    def _batches(self, units: Sequence[Unit]) -> list[list[Unit]]:
+        """Units that share one MULTI: on one server several, in a cluster each its own."""
+        if self.servers.cluster:
+            return [[unit] for unit in units]
+        batches: list[list[Unit]] = []
+        for unit in units:
+            single = len(unit.commands) == 1
+            if single or not batches or len(batches[-1]) >= _TOGETHER or _is_single(batches[-1]):
+                batches.append([unit])
+            else:
+                batches[-1].append(unit)
+        return batches
+
+    def _check_replicas(self, reached: Reply) -> None:
+        if isinstance(reached, Exception):
+            raise self.refusal(reached)
+        if reached < self.servers.replicas:
+            raise Transient(
+                f"only {reached} of {self.servers.replicas} replicas have the write",
+                where=self.where,
+                unknown=True,
+                hint="see INFO replication; it is tried again",
+            )
+
+    @contextmanager
+    def watching(self, key: bytes) -> Iterator[Session]:
+        """A connection of its own that watches a key: MULTI there fails once it changed."""
+        with self._connection(self.master_of(key), writing=True) as connection:
+            session = Session(self, connection)
+            try:
+                session.ask(("WATCH", key))
+                yield session
+            finally:
+                session.end()
+
+    def refusal(self, error: Exception, **named: Any) -> MigratorError:
+        """The error for a refusal of the server."""
+        if edge.moved(error):
+            self._forget_topology()
+        return edge.refused(error, self.where, **named)
+
+    # ------------------------------------------------------------ scans
+
+    def scan(self, pattern: bytes, type_: str, count: int = 1000) -> Iterator[list[bytes]]:
+        """Keys of a pattern and type on every master, batch by batch; a key may come twice."""
+        kind: Command = ("TYPE", type_) if type_ else ()
+        for address in self.masters():
+            cursor: Arg = b"0"
+            while True:
+                cursor, keys = self.ask(
+                    address, ("SCAN", cursor, "MATCH", pattern, "COUNT", count, *kind)
+                )
+                yield keys
+                if int(cursor) == 0:
+                    break
+
+
+class Session:
+    """Commands on one connection, one request after the other."""
+
+    def __init__(self, wire: Wire, connection: Connection) -> None:
+        self._wire = wire
+        self._connection = connection
+        self._watches = True
+
+    def ask(self, *commands: Command) -> list[Reply]:
+        """Their answers. Raises for a refusal."""
+        replies = _exchange(self._connection, commands)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise self._wire.refusal(reply)
+        return replies
+
+    def commit(self, commands: Sequence[Command]) -> list[Reply] | None:
+        """Carry commands out in MULTI; None where the watched key has changed since."""
+        self._watches = False
+        replies = _exchange(self._connection, [_MULTI, *commands, _EXEC])
+        if replies[-1] is None:
+            return None
+        (done,) = _unwrapped([[Unit(b"", commands)]], replies)
+        for reply in done:
+            if isinstance(reply, Exception):
+                raise self._wire.refusal(reply)
+        return done
+
+    def end(self) -> None:
+        if self._watches and self._connection.is_connected:
+            _exchange(self._connection, [("UNWATCH",)])
+
+
+def _is_single(batch: list[Unit]) -> bool:
+    return len(batch[0].commands) == 1
+
+
+def _wrapped(batch: list[Unit]) -> list[Command]:
+    commands = [command for unit in batch for command in unit.commands]
+    return commands if len(commands) == 1 else [_MULTI, *commands, _EXEC]
+
+
+def _unwrapped(batches: Sequence[list[Unit]], replies: list[Reply]) -> list[list[Reply]]:
+    """The answers of each unit, out of those of MULTI and EXEC."""
+    found: list[list[Reply]] = []
+    at = 0
+    for batch in batches:
+        sizes = [len(unit.commands) for unit in batch]
+        total = sum(sizes)
+        if total == 1:
+            found.append([replies[at]])
+            at += 1
+            continue
+        done = replies[at + total + 1]
+        if isinstance(done, Exception):
+            # Nothing was done; the reason is what one of the commands was answered.
+            queued = replies[at : at + total + 1]
+            done = [next((r for r in queued if isinstance(r, Exception)), done)] * total
+        at += total + 2
+        start = 0
+        for size in sizes:
+            found.append(done[start : start + size])
+            start += size
+    return found
+
+
+def _exchange(connection: Connection, commands: Sequence[Command]) -> list[Reply]:
+    """Send commands and read an answer to each, refusals as exceptions."""
+    packed = connection.pack_commands(commands)  # type: ignore[no-untyped-call]
+    connection.send_packed_command(packed)  # type: ignore[no-untyped-call]
+    replies: list[Reply] = []
+    for _ in commands:
+        try:
+            replies.append(connection.read_response(disconnect_on_error=False))
+        except _REFUSALS as error:
+            replies.append(error)
+    return replies
+
+
+# The driver has the last two below ConnectionError, though the server answered.
+_REFUSALS = (e.ResponseError, e.BusyLoadingError, e.AuthenticationError)
+
+__all__ = ["SLOTS", "Command", "Reply", "Session", "Unit", "Wire", "slot_of"]
