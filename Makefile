@@ -40,11 +40,14 @@ REQUIRES := $(BIN)/python -c 'import sys, tomllib; p = tomllib.load(open("pyproj
             print(*p["build-system"]["requires"], *sum(map(p["dependency-groups"].get, sys.argv[1:]), []), sep="\n")'
 
 # The small lock starts from the large one and so has the same versions.
-lock: install ## Resolve the newest packages into the lock files (some minutes)
+UPGRADE ?= --upgrade
+
+lock: install ## Resolve the newest packages into the lock files; UPGRADE= keeps what is pinned
 	@mkdir -p build
 	@$(REQUIRES) > build/build.in
 	@$(REQUIRES) dev > build/dev.in
-	$(COMPILE) --upgrade --extra postgresql --extra mysql --extra mongo --extra testing \
+	$(COMPILE) $(UPGRADE) --extra postgresql --extra mysql --extra mongo --extra redis \
+	  --extra dynamodb --extra cassandra --extra testing \
 	  --output-file requirements-dev.lock pyproject.toml build/dev.in
 	cp requirements-dev.lock requirements.lock
 	$(COMPILE) --output-file requirements.lock pyproject.toml build/build.in
@@ -54,7 +57,7 @@ lock: install ## Resolve the newest packages into the lock files (some minutes)
 demo: .venv/.base ## Run the main job on a generated SQLite shop, with no server (under demo/)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo
 
-services-up: ## Start the test servers (PostgreSQL, MariaDB, MongoDB's protocol)
+services-up: ## Start the test servers (ARGS='redis cassandra' starts those alone)
 	scripts/services up $(ARGS)
 
 services-down: ## Stop them
