@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
+from collections.abc import Callable
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,7 +21,10 @@ SERVERS = {
     "dynalite": "dynamodb://127.0.0.1:15001?region=eu-west-1",
     "cassandra": "cassandra://127.0.0.1:19042",
 }
-_absent: set[str] = set()
+_ABSENT = re.compile(r"no (\w+) at [^ ]+ \(start it: ")
+
+# What the tests left on servers that everybody shares is removed by these.
+at_the_end: list[Callable[[], object]] = []
 
 
 def server_url(name: str) -> str:
@@ -28,7 +34,6 @@ def server_url(name: str) -> str:
     try:
         socket.create_connection((parts.hostname or "", parts.port or 0), timeout=2).close()
     except OSError:
-        _absent.add(name)
         place = f"{parts.hostname}:{parts.port}"
         message = f"no {name} at {place} (start it: scripts/services up {name})"
         if os.environ.get("MIGRATOR_REQUIRE_SERVICES"):
@@ -52,6 +57,40 @@ def mongodb_url() -> str:
     return server_url("mongodb")
 
 
+@pytest.fixture(scope="session")
+def redis_url() -> str:
+    return server_url("redis")
+
+
+@pytest.fixture(scope="session")
+def rediscluster_url() -> str:
+    return server_url("rediscluster")
+
+
+@pytest.fixture(scope="session")
+def dynamodb_url() -> str:
+    return server_url("dynamodb")
+
+
+@pytest.fixture(scope="session")
+def dynalite_url() -> str:
+    return server_url("dynalite")
+
+
+@pytest.fixture(scope="session")
+def cassandra_url() -> str:
+    return server_url("cassandra")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for name in sorted(_absent):
+    # From the reports, not from a set of ours: the tests may have run in other processes.
+    reports = [each for found in terminalreporter.stats.values() for each in found]
+    texts = [str(each.longrepr) for each in reports if getattr(each, "longrepr", None)]
+    for name in sorted({found[1] for found in map(_ABSENT.search, texts) if found}):
         terminalreporter.write_line(f"not exercised, server absent: {name}")
+
+
+def pytest_sessionfinish() -> None:
+    while at_the_end:
+        with suppress(Exception):
+            at_the_end.pop()()

@@ -1,17 +1,20 @@
-"""A database of the contract tests' own on each server, made anew for each run."""
+"""Places of the tests' own on each server: of this process alone, so runs can go side by side."""
 
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
-from tests.conftest import server_url
+from tests.conftest import at_the_end, server_url
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mysql+pymysql"}
+_OURS = re.compile(r"migtest(\d+)_?")
 
 
 @cache
@@ -34,4 +37,104 @@ def mongodb() -> str:
     """The URL of a database of the tests' own on the MongoDB server."""
     parts = urlsplit(server_url("mongodb"))
     name = "migrator_contract_" + os.environ.get("PYTEST_XDIST_WORKER", "main")
+    return parts._replace(path=f"/{name}").geturl()
+
+
+def namespace() -> str:
+    """A prefix for names of tables, keys and keyspaces: small letters, digits, ``_`` at the end.
+
+    No other process has it, be it of this run or of another.
+    """
+    return f"migtest{os.getpid()}_"
+
+
+def _left_behind(name: str) -> bool:
+    """Whether a name comes from a process that was ended before it could tidy up."""
+    found = _OURS.match(name)
+    return found is not None and not os.path.exists(f"/proc/{found[1]}")
+
+
+@cache
+def redis() -> str:
+    """The URL of an emptied database on the Redis server; emptied again at the end."""
+    import redis as driver
+
+    url = server_url("redis")
+    with driver.Redis.from_url(url) as server:
+        databases = int(server.config_get("databases")["databases"])
+    own = urlsplit(url)._replace(path=f"/{1 + os.getpid() % (databases - 1)}").geturl()
+    client = driver.Redis.from_url(own)
+    client.flushdb()
+    at_the_end.append(client.flushdb)
+    return own
+
+
+@cache
+def rediscluster() -> str:
+    """The URL of the Redis cluster; keys that start with ``namespace()`` go at the end."""
+    import redis as driver
+
+    url = server_url("rediscluster")
+    parts = urlsplit(url)
+    client = driver.RedisCluster(parts.hostname or "", parts.port or 0)
+
+    def sweep() -> None:
+        prefix = namespace().encode()
+        for key in list(client.scan_iter(match=f"*{namespace()}*", count=1000)):
+            if key.lstrip(b"{").startswith(prefix):
+                client.delete(key)
+
+    at_the_end.append(sweep)
+    return url
+
+
+@cache
+def dynamodb(server: str = "dynamodb") -> str:
+    """The URL of ``dynamodb`` (moto) or ``dynalite``; tables of ``namespace()`` go at the end."""
+    import boto3
+
+    url = server_url(server)
+    parts = urlsplit(url)
+    client: Any = boto3.client(
+        "dynamodb",
+        endpoint_url=f"http://{parts.netloc}",
+        region_name=parse_qs(parts.query)["region"][0],
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+
+    def sweep() -> None:
+        pages = client.get_paginator("list_tables").paginate()
+        for name in [name for page in pages for name in page["TableNames"]]:
+            if name.startswith(namespace()) or _left_behind(name):
+                client.delete_table(TableName=name)
+
+    sweep()
+    at_the_end.append(sweep)
+    return url
+
+
+@cache
+def cassandra() -> str:
+    """The URL of an empty keyspace on the Cassandra server; it goes at the end."""
+    from cassandra.cluster import Cluster
+
+    parts = urlsplit(server_url("cassandra"))
+    name = namespace().rstrip("_")
+    cluster = Cluster([parts.hostname], port=parts.port, protocol_version=5)
+    session = cluster.connect()
+    session.default_timeout = 60
+    for row in session.execute("SELECT keyspace_name FROM system_schema.keyspaces"):
+        if row.keyspace_name == name or _left_behind(row.keyspace_name):
+            session.execute(f"DROP KEYSPACE {row.keyspace_name}")
+    session.execute(
+        f"CREATE KEYSPACE {name} WITH replication ="
+        " {'class': 'SimpleStrategy', 'replication_factor': 1}"
+    )
+
+    def sweep() -> None:
+        session.execute(f"DROP KEYSPACE IF EXISTS {name}")
+        cluster.shutdown()
+
+    at_the_end.append(sweep)
     return parts._replace(path=f"/{name}").geturl()
