@@ -43,8 +43,7 @@ def _case(server: str, layout: str) -> ContractCase:
 
 
 CASES = [
-    _case("redis", "hash"),
-    _case("redis", "string"),
-    _case("rediscluster", "hash"),
-    _case("rediscluster", "string"),
+    _case(server, layout)
+    for server in ("redis", "rediscluster")
+    for layout in ("hash", "keys", "string")
 ]

@@ -12,13 +12,14 @@ from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.ports import Held, Json, Observer, Page, Statistics
 from migrator.stores.redis import facts, listing, names
-from migrator.stores.redis.forms import Encoded, Form, HashForm, Raw, StringForm, unreadable
+from migrator.stores.redis.forms import Encoded, Form, HashForm, OneKey, Raw, StringForm, unreadable
+from migrator.stores.redis.keyed import KeysForm
 from migrator.stores.redis.listing import Walker
 from migrator.stores.redis.names import Damaged
 from migrator.stores.redis.wire import Unit, Wire
 
 REGISTRY = b"_migrator:collections"
-_FORMS: dict[str, type[HashForm | StringForm]] = {"hash": HashForm, "string": StringForm}
+_FORMS: dict[str, type[OneKey]] = {"hash": HashForm, "keys": KeysForm, "string": StringForm}
 # A page ends early rather than hold more than this.
 _PAGE_BYTES = 16_000_000
 _CHUNK = 250

@@ -39,8 +39,21 @@ LAYOUTS = {
         costs=_WHOLE
         | {
             "get_entries": Cost(1, "the entries and the notes"),
-            "update": Cost(2, "the entries; the notes where one changes"),
-            "append": Cost(2, "the entry"),
+            "update": Cost(3, "the entries; the notes where one changes"),
+            "append": Cost(3, "the entry"),
+        },
+    ),
+    "keys": LayoutFacts(
+        effective=True,
+        unit="hash tag",
+        version="directory, field _migrator",
+        costs={
+            "get": Cost(2, "the block"),
+            "get_entries": Cost(1, "the entries"),
+            "put": Cost(2, "the block"),
+            "update": Cost(3, "the entries"),
+            "append": Cost(3, "the entry"),
+            "delete": Cost(2, "the key and the names of the entries"),
         },
     ),
     "string": LayoutFacts(
@@ -50,8 +63,8 @@ LAYOUTS = {
         costs=_WHOLE
         | {
             "get_entries": Cost(1, "the block"),
-            "update": Cost(2, "the block, there and back"),
-            "append": Cost(2, "the block, there and back"),
+            "update": Cost(3, "the block, there and back"),
+            "append": Cost(3, "the block, there and back"),
         },
         entries=False,
         limits=Limits(block_bytes=MAX_BYTES, key_bytes=MAX_BYTES, nesting=NESTING),

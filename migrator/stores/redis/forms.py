@@ -20,7 +20,7 @@ from migrator.stores.redis.names import SIDE, UNFIT, Damaged
 from migrator.stores.redis.wire import Command, Reply, Session, Unit, Wire
 
 MAX_BYTES = 512 * 1024 * 1024
-_TRIES = 20
+TRIES = 20
 
 
 @dataclass(slots=True)
@@ -108,7 +108,10 @@ class OneKey:
             self._unfit(id, "", f"it can't be a key: {error}")
         if len(data) > MAX_BYTES:
             self._unfit(id, "", "the key is over 512 MB")
-        return self._prefix + data
+        return self._key(data)
+
+    def _key(self, id: bytes) -> bytes:
+        return self._prefix + id
 
     def suffix(self, key: bytes) -> bytes | None:
         return key[len(self._prefix) :] if key.startswith(self._prefix) else None
@@ -207,9 +210,13 @@ class OneKey:
     def patch(self, patch: Patch) -> None:
         key = self.key(patch.id)
         self._check(patch)
-        for _ in range(_TRIES):
+        self._commit(key, lambda session: self._changes(session, key, patch))
+
+    def _commit(self, key: bytes, changes: Callable[[Session], list[Command]]) -> None:
+        """Carry out what follows from what is there, unless that changed meanwhile: then again."""
+        for _ in range(TRIES):
             with self._wire.watching(key) as session:
-                commands = self._changes(session, key, patch)
+                commands = changes(session)
                 if not commands or session.commit(commands) is not None:
                     return
         raise Transient(
