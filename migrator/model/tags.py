@@ -22,6 +22,7 @@ from migrator.model.value import Value
 
 Tags: TypeAlias = dict[str, str]
 Native: TypeAlias = Callable[[Value], bool]
+Reader: TypeAlias = Callable[[str, Value], Value]
 
 
 def lower(value: Value, native: Native, path: str = "", tags: Tags | None = None) -> Value:
@@ -54,16 +55,18 @@ def lower(value: Value, native: Native, path: str = "", tags: Tags | None = None
     return lower(carrier, native, path, tags) if type(value) is v.Set else carrier
 
 
-def raise_(value: Value, tags: Mapping[str, str]) -> Value:
+def raise_(value: Value, tags: Mapping[str, str], read: Reader | None = None) -> Value:
     """The value behind its carriers; what does not fit its tag any more stays as it is.
 
-    Lists and records are changed in place. Raises ValueError where a tag has no access path.
+    ``read`` is asked instead of ``from_carrier`` by a store with carriers of its own. Lists and
+    records are changed in place. Raises ValueError where a tag has no access path.
     """
+    read = read or from_carrier
     # Deepest first: the members of a set get their kinds before the list becomes a set.
     for path in sorted(tags, key=lambda p: -len(parse_path(p))):
         steps = parse_path(path)
         if not steps:
-            value = _raise_one(value, tags[path])
+            value = _raise_one(value, tags[path], read)
             continue
         parent = value
         for step in steps[:-1]:
@@ -71,7 +74,7 @@ def raise_(value: Value, tags: Mapping[str, str]) -> Value:
         last = steps[-1]
         held = _step(parent, last)
         if held is not _MISSING:
-            parent[last] = _raise_one(held, tags[path])  # type: ignore[index]
+            parent[last] = _raise_one(held, tags[path], read)  # type: ignore[index]
     return value
 
 
@@ -86,9 +89,9 @@ def _step(value: Value, step: str | int) -> Value:
     return _MISSING
 
 
-def _raise_one(held: Value, tag: str) -> Value:
+def _raise_one(held: Value, tag: str, read: Reader) -> Value:
     try:
-        return from_carrier(tag, held)
+        return read(tag, held)
     except (ValueError, TypeError):
         return held
 

@@ -12,7 +12,7 @@ from migrator.model.move import At
 from migrator.ports import Store, StoreSettings
 from migrator.stores import sql, sqlite
 from migrator.testing.contract import ContractCase
-from tests.contract import mongodb, redis_cases, servers, sql_tables
+from tests.contract import dynamodb_cases, mongodb, redis_cases, servers, sql_tables
 
 
 def _at(name: str, rules: Sequence[str]) -> At:
@@ -71,5 +71,6 @@ CASES = [
     sql_tables.case("postgresql", _postgresql),
     sql_tables.case("mariadb", _mariadb),
     *mongodb.CASES,
+    *dynamodb_cases.CASES,
     *redis_cases.CASES,
 ]

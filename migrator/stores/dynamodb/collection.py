@@ -1,0 +1,199 @@
+"""One class in a table of its own, a block an item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from migrator.model.block import Address, Block, Patch
+from migrator.model.move import At
+from migrator.model.path import escape, parse_path
+from migrator.model.rules import Entries
+from migrator.model.value import Value
+from migrator.ports import Held, Json, Observer, Page, Statistics
+from migrator.stores.dynamodb import facts, findings, keys, sizes
+from migrator.stores.dynamodb.codec import Item, Unreadable
+from migrator.stores.dynamodb.item import ItemShape
+from migrator.stores.dynamodb.options import REST, SIDE, Options
+from migrator.stores.dynamodb.patching import Patcher
+from migrator.stores.dynamodb.ranges import after, segments, unreadable
+from migrator.stores.dynamodb.table import Table, put, remove
+from migrator.stores.dynamodb.wire import Wire
+
+Decode = Callable[[Item], Block]
+_SCAN = 1000
+
+
+class ItemCollection:
+    """The blocks of one class, each an item of one table."""
+
+    def __init__(self, store: str, wire: Wire, cls: str, at: At, options: Options) -> None:
+        self.at = at
+        self.cls = cls
+        self._where = f"{store}:{at.collection}"
+        self._table = Table(wire, at.collection, options, self._where)
+        self._rules = at.rules(cls)
+        self._shape = ItemShape(options, self._rules, self._where)
+
+    # ------------------------------------------------------------ the collection itself
+
+    def exists(self) -> bool:
+        return self._table.describe() is not None
+
+    def create(self) -> None:
+        self._table.create()
+
+    def drop(self) -> None:
+        self._table.drop()
+
+    def schema(self) -> Json:
+        return findings.schema(self._table)
+
+    def findings(self) -> Iterable[tuple[str, str, str]]:
+        return findings.of(self._table)
+
+    def count(self) -> int:
+        return self._table.count()
+
+    def statistics(self) -> Statistics:
+        return self._table.statistics()
+
+    def settle(self) -> None:
+        """DynamoDB has neither sequences nor statistics to mend."""
+
+    # ------------------------------------------------------------ reading
+
+    def split(self, parts: int) -> list[Json]:
+        return segments(parts)
+
+    def page(self, range_: Json, position: Json, limit: int) -> Page:
+        return read_page(self._table, self._shape.decode, range_, position, limit)
+
+    def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
+        names = {"#k": self._table.options.hash.name, "#s": SIDE}
+        items, next_, _ = self._table.scan(
+            range_,
+            after(position),
+            limit,
+            ProjectionExpression="#k,#s.id",
+            ExpressionAttributeNames=names,
+        )
+        return [self._shape.id_of(item) for item in items], next_
+
+    def read(self, ids: Sequence[Value]) -> list[Block | None]:
+        return read_blocks(self._table, self._shape.decode, ids)
+
+    def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
+        key, _ = self._shape.key(id)
+        at = {self._table.options.hash.name: key}
+        item = self._table.get(at) if "" in paths else self._projected(at, paths)
+        if item is None:
+            return None
+        entries = self._decoded(id, item).entries
+        return {path: entries[path] for path in paths if path in entries}
+
+    def _projected(self, at: Item, paths: Sequence[str]) -> Item | None:
+        """The attributes of some entries; the whole item where they lie otherwise."""
+        names = {self._table.options.hash.name, SIDE}
+        above: set[str] = set()
+        for path in paths:
+            names.add(self._shape.attribute(path)[0])
+            if (first := escape(str(parse_path(path)[0]))) not in paths:
+                above.add(self._shape.attribute(first)[0])
+        if len(names | above) > 100:
+            return self._table.get(at)
+        given = {f"#{i}": name for i, name in enumerate(sorted(names | above))}
+        item = self._table.get(
+            at, ProjectionExpression=",".join(given), ExpressionAttributeNames=given
+        )
+        if item is not None and not above.isdisjoint(item.keys() - names):
+            return self._table.get(at)
+        if item is not None and not self._shape.key_is_entry:
+            # What is not asked for is not there, which must not look like an item of others.
+            item.setdefault(REST, {"M": {}})
+        return item
+
+    def _decoded(self, id: Value, item: Item) -> Block:
+        try:
+            return self._shape.decode(item)
+        except Unreadable as error:
+            raise unreadable(id, error, self._where) from None
+
+    def sample(self, size: int) -> list[Block]:
+        blocks: list[Block] = []
+        # A scan begins anywhere in the order of hashes: its first items are as good as others.
+        for range_ in segments(min(size, 8)):
+            wanted = -(-size // 8) if size > 8 else 1
+            blocks += self.page(range_, None, wanted).blocks
+        if len(blocks) < size:
+            blocks = self.page(None, None, size).blocks
+        return blocks[:size]
+
+    def observer(self) -> Observer:
+        from migrator.stores.dynamodb.observer import ItemObserver
+
+        return ItemObserver(self._table, self._rules)
+
+    # ------------------------------------------------------------ writing
+
+    def write(self, blocks: Sequence[Block]) -> int:
+        writes = []
+        for block in blocks:
+            item, raw = self._shape.encode(block)
+            writes.append(put(self._table.key_of(item), raw, str(block.id)))
+        self._table.write_many(writes)
+        return sum(write.bytes for write in writes)
+
+    def patch(self, patches: Sequence[Patch]) -> None:
+        Patcher(self._table, self._shape, self._where).patch(patches)
+
+    def delete(self, addresses: Sequence[Address]) -> None:
+        writes = []
+        for address in addresses:
+            at = {self._table.options.hash.name: self._shape.key(address.id)[0]}
+            writes.append(remove(self._table.key_of(at), at, str(address.id)))
+        self._table.write_many(writes)
+
+    # ------------------------------------------------------------ what fits
+
+    def size(self, block: Block) -> int:
+        return sizes.item_size(self._shape.item(block))
+
+    def needs_tag(self, value: Value) -> Held | None:
+        return facts.needs_tag(value)
+
+    def same_key(self, id: Value) -> Value:
+        return keys.same(id, self._table.options.hash.type)
+
+
+def read_page(table: Table, decode: Decode, range_: Json, position: Json, limit: int) -> Page:
+    """A page of a segment; what can't be read is reported, the others are fine."""
+    items, next_, size = table.scan(range_, after(position), limit)
+    page = Page([], next_, size)
+    for item in items:
+        try:
+            page.blocks.append(decode(item))
+        except Unreadable as error:
+            page.damaged.append((_key(table, item), str(error)))
+    return page
+
+
+def _key(table: Table, item: Item) -> Value:
+    return keys.read(item[table.options.hash.name], None)
+
+
+def read_blocks(table: Table, decode: Decode, ids: Sequence[Value]) -> list[Block | None]:
+    """The blocks of some keys, in the order of the keys."""
+    name, type_ = table.options.hash.name, table.options.hash.type
+    wanted = []
+    for id in ids:
+        at = {name: keys.hold(id, type_)[0]}
+        wanted.append((table.key_of(at), at))
+    found = {table.key_of(item): item for item in table.get_many(dict(wanted).values())}
+    blocks: list[Block | None] = []
+    for id, (key, _) in zip(ids, wanted, strict=True):
+        item = found.get(key)
+        try:
+            blocks.append(None if item is None else decode(item))
+        except Unreadable as error:
+            raise unreadable(id, error, table.where) from None
+    return blocks

@@ -1,0 +1,83 @@
+"""What DynamoDB can do and hold, as data."""
+
+from __future__ import annotations
+
+from migrator.model.value import Kind, Value, kind_of
+from migrator.ports import Capabilities, Cost, Held, How, LayoutFacts, Limits
+from migrator.stores.dynamodb import codec, keys, sizes
+from migrator.stores.dynamodb.options import ITEM
+
+DEFAULT_LAYOUT = ITEM
+
+_NATIVE = {
+    Kind.NULL: "NULL",
+    Kind.BOOLEAN: "BOOL",
+    Kind.INT32: "N",
+    Kind.INT64: "N",
+    Kind.INTEGER: "N",
+    Kind.DECIMAL: "N",
+    Kind.TEXT: "S",
+    Kind.BYTES: "B",
+    Kind.SET: "SS, NS, BS",
+    Kind.LIST: "L",
+    Kind.RECORD: "M",
+}
+KINDS = {kind: Held(How.TAGGED, "N" if kind is Kind.DOUBLE else "S") for kind in Kind} | {
+    kind: Held(How.NATIVE, type_) for kind, type_ in _NATIVE.items()
+}
+_ITEM_LIMITS = Limits(
+    block_bytes=sizes.ITEM_BYTES,
+    key_bytes=sizes.HASH_BYTES,
+    name_bytes=sizes.NAME_BYTES // 3,
+    nesting=sizes.NESTING,
+    batch_blocks=sizes.BATCH_WRITES,
+    batch_bytes=16 * 1024 * 1024,
+)
+LAYOUTS = {
+    ITEM: LayoutFacts(
+        effective=True,
+        unit="item",
+        version="_migrator.version",
+        costs={
+            "get": Cost(1, "the key"),
+            "get_entries": Cost(1, "the key and the names of the entries"),
+            "put": Cost(1, "the block"),
+            "update": Cost(1, "the entries; with tags or index attributes one request more"),
+            "append": Cost(1, "the entry; with tags or index attributes one request more"),
+            "delete": Cost(1, "the key"),
+        },
+        limits=_ITEM_LIMITS,
+    ),
+}
+CAPABILITIES = Capabilities(
+    layouts=LAYOUTS,
+    default_layout=DEFAULT_LAYOUT,
+    kinds=KINDS,
+    key_kinds=keys.KINDS,
+    key_order="none: partition keys are hashed",
+    limits=_ITEM_LIMITS,
+    feed="DynamoDB Streams",
+    expiry=True,
+    transactions=True,
+)
+_PLAIN = frozenset((type(None), bool, bytes))
+
+
+def needs_tag(value: Value) -> Held | None:
+    """How a value of a kind held natively is held after all; None where its kind's row holds."""
+    kind = type(value)
+    if kind in _PLAIN or kind is list:
+        return None
+    tags: dict[str, str] = {}
+    if kind is dict:
+        odd = not all(map(codec.speakable, value))  # type: ignore[call-overload]
+        return Held(How.TAGGED, "M") if odd else None
+    if KINDS[kind_of(value)].how is How.TAGGED:
+        if kind is not float:
+            return None
+        ((type_, _),) = codec.hold(value, tags).items()
+        return Held(How.TAGGED, "S") if type_ == "S" else None
+    if kind is int and -codec.PLAIN_LIMIT < value < codec.PLAIN_LIMIT:
+        return None
+    ((type_, _),) = codec.hold(value, tags).items()
+    return Held(How.TAGGED, type_) if "" in tags else None

@@ -1,0 +1,212 @@
+"""Changing single attributes of an item, each patch in one conditional update.
+
+Where neither the item nor the change has anything in the side attribute, one request does it.
+Else the side is read first, and the update holds only if nobody has changed it since. Where
+attributes of an index are made of others, the whole item is read and put back likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from migrator.errors import Terminal, Transient
+from migrator.model.block import Block, Patch
+from migrator.model.value import show
+from migrator.stores.dynamodb.codec import Av, Item, Unreadable
+from migrator.stores.dynamodb.item import ItemShape
+from migrator.stores.dynamodb.options import REST, SIDE
+from migrator.stores.dynamodb.ranges import unreadable
+from migrator.stores.dynamodb.side import SUM, Side
+from migrator.stores.dynamodb.table import Table
+
+_TRIES = 20
+_MOST = 300
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass
+class Change:
+    """What one patch does to attributes."""
+
+    patch: Patch
+    key: Av
+    set: dict[str, tuple[Av, dict[str, str], bool]] = field(default_factory=dict)
+    unset: list[str] = field(default_factory=list)
+    shares_key: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing of it shows in the side attribute."""
+        return not self.shares_key and not any(tags or odd for _, tags, odd in self.set.values())
+
+
+class Patcher:
+    """Carries patches out."""
+
+    def __init__(self, table: Table, shape: ItemShape, where: str) -> None:
+        self._table = table
+        self._shape = shape
+        self._where = where
+
+    def patch(self, patches: Sequence[Patch]) -> None:
+        """Each patch atomically. Raises Terminal where there is no such block."""
+        for change in [self._change(patch) for patch in patches]:
+            if not change.set and not change.unset:
+                continue
+            if self._shape.computed.any:
+                self._replace(change)
+            elif not (change.plain and self._send(change, None, None)):
+                self._with_side(change)
+
+    def _change(self, patch: Patch) -> Change:
+        """The change to attributes. Raises DoesNotFit."""
+        shape = self._shape
+        change = Change(patch, shape.key(patch.id)[0])
+        for path, value in patch.set.items():
+            av, tags = shape.hold(patch.id, path, value)
+            name, escaped = shape.attribute(path)
+            change.set[name] = av, tags, escaped
+        change.unset = [shape.attribute(path)[0] for path in patch.unset]
+        # The key attribute may be read as an entry: whether it is changes with these.
+        changes = (*patch.set, *patch.unset)
+        change.shares_key = shape.key_path in changes or (REST in change.unset)
+        if len(change.set) + len(change.unset) > _MOST:
+            raise Terminal(
+                f"{show(patch.id)}: a patch may change {_MOST} entries, not "
+                f"{len(change.set) + len(change.unset)}",
+                where=self._where,
+                hint="put the whole block instead",
+            )
+        return change
+
+    def _at(self, change: Change) -> Item:
+        return {self._table.options.hash.name: change.key}
+
+    def _absent(self, patch: Patch) -> Terminal:
+        return Terminal(
+            f"{show(patch.id)}: there is no such block to change",
+            where=self._where,
+            hint="put the whole block instead",
+        )
+
+    def _with_side(self, change: Change) -> None:
+        names = {"#k": self._table.options.hash.name, "#s": SIDE, "#r": REST}
+        if self._shape.key_path in (*change.patch.set, *change.patch.unset):
+            names["#e"] = self._shape.attribute(self._shape.key_path)[0]
+        for _ in range(_TRIES):
+            found = self._table.get(
+                self._at(change),
+                ProjectionExpression=",".join(names),
+                ExpressionAttributeNames=names,
+            )
+            if found is None:
+                raise self._absent(change.patch)
+            if self._send(change, self._new_side(change, found), found.get(SIDE)):
+                return
+        raise Transient(f"{show(change.patch.id)}: others keep writing it", where=self._where)
+
+    def _new_side(self, change: Change, found: Item) -> Av | None:
+        side = Side.of(found)
+        for name, (_, tags, escaped) in change.set.items():
+            side.note(name, tags, escaped)
+        for name in change.unset:
+            side.forget(name)
+        shape, patch = self._shape, change.patch
+        rest = (REST in found or REST in change.set) and REST not in change.unset
+        shared = shape.key_is_entry and side.key is not False and REST not in found
+        own = shape.attribute(shape.key_path)[0]
+        if shape.key_path in patch.set:
+            av, tags, _ = change.set[own]
+            shared = shape.key_is_entry and av == change.key and not tags
+            if shared:
+                # The key attribute itself is the entry; nothing else may stand for it.
+                del change.set[own]
+                side.forget(own)
+                if own in found:
+                    change.unset.append(own)
+        elif shape.key_path in patch.unset:
+            shared = False
+        side.key = None if shared or rest else False
+        return side.wire()
+
+    def _send(self, change: Change, side: Av | None, old: Av | None) -> bool:
+        """Update the item if its side attribute is the one that was read."""
+        names = {"#k": self._table.options.hash.name}
+        values: dict[str, Any] = {}
+        sets, removes = [], []
+        pairs = [(name, av) for name, (av, _, _) in change.set.items()]
+        gone = list(change.unset)
+        if side is not None and side != old:
+            pairs.append((SIDE, side))
+        elif side is None and old is not None:
+            gone.append(SIDE)
+        for i, (name, av) in enumerate(pairs):
+            names[f"#{i}"], values[f":{i}"] = name, av
+            sets.append(f"#{i}=:{i}")
+        for i, name in enumerate(gone, len(pairs)):
+            names[f"#{i}"] = name
+            removes.append(f"#{i}")
+        names["#s"] = SIDE
+        condition = "attribute_exists(#k) AND "
+        sum_ = (old or {}).get("M", {}).get(SUM)
+        if old is None:
+            condition += "attribute_not_exists(#s)"
+        elif sum_ is not None:
+            condition += "#s.#m = :s"
+            names["#m"], values[":s"] = SUM, sum_
+        else:
+            condition += "#s = :s"  # somebody else's attribute
+            values[":s"] = old
+        expression = (f"SET {','.join(sets)} " if sets else "") + (
+            f"REMOVE {','.join(removes)}" if removes else ""
+        )
+        request: dict[str, Any] = {
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": names,
+        }
+        if expression:
+            request["UpdateExpression"] = expression
+        if values:
+            request["ExpressionAttributeValues"] = values
+        return self._table.update(self._at(change), change.patch.id, **request)
+
+    def _replace(self, change: Change) -> None:
+        """Read the item, change the block, put it back if nobody else has written."""
+        patch = change.patch
+        for _ in range(_TRIES):
+            found = self._table.get(self._at(change))
+            if found is None:
+                raise self._absent(patch)
+            try:
+                old = self._shape.decode(found)
+            except Unreadable as error:
+                raise unreadable(patch.id, error, self._where) from None
+            entries = {p: x for p, x in old.entries.items() if p not in patch.unset} | patch.set
+            new, raw = self._shape.encode(Block(old.id, entries, old.expires))
+            condition, names, values = _unchanged(found, new)
+            if self._table.put_if(
+                raw,
+                patch.id,
+                ConditionExpression=condition,
+                ExpressionAttributeNames=names,
+                ExpressionAttributeValues=values,
+            ):
+                return
+        raise Transient(f"{show(patch.id)}: others keep writing it", where=self._where)
+
+
+def _unchanged(found: Item, new: Item) -> tuple[str, dict[str, str], dict[str, Av]]:
+    """The condition that an item still is what was read, as far as putting it would lose."""
+    names, values, parts = {}, {}, []
+    for i, name in enumerate(sorted({*found, *new})):
+        names[f"#{i}"] = name
+        if name in found:
+            values[f":{i}"] = found[name]
+            parts.append(f"#{i}=:{i}")
+        else:
+            parts.append(f"attribute_not_exists(#{i})")
+    return " AND ".join(parts), names, values

@@ -1,0 +1,91 @@
+"""DynamoDB's lines of the contract, each layout on two emulators that complete one another.
+
+moto has transactions, TTL and continuous backups but few limits; dynalite has the real limits
+(38 digits, 25 to a batch, 400 KB), the states of a table, and survives being killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import DoesNotFit
+from migrator.model.canonical import encode
+from migrator.model.move import At, Layout
+from migrator.model.value import Value
+from migrator.ports import Store, StoreSettings
+from migrator.stores import dynamodb
+from migrator.testing.contract import ContractCase
+from migrator.testing.values import odd_keys
+from tests.conftest import server_url
+
+# What an emulator gets wrong is tried on the other one.
+_EXCLUSIONS = {
+    ("dynamodb", "item"): {
+        "read_entries*": "moto takes a name behind # for a path where it holds [ or .",
+        "largest_block_fits*": "moto refuses items that are just below 400 KB",
+    },
+}
+_LAYOUTS = {
+    "item": {"key": "id", "expires": "expireAt"},
+}
+
+
+def _break_copier(patch: pytest.MonkeyPatch) -> None:
+    from migrator.stores.dynamodb import codec
+
+    hold, read = codec.hold, codec.read
+
+    def broken(value: Value, tags: dict[str, str], at: codec.Steps = ()) -> codec.Av:
+        return hold("KEPT" if value == "kept" else value, tags, at)
+
+    def mended(av: codec.Av) -> Value:
+        found = read(av)
+        return "kept" if found == "KEPT" else found
+
+    patch.setattr(codec, "hold", broken)
+    patch.setattr(codec, "read", mended)
+
+
+def _opener(server: str) -> Callable[[Path], Store]:
+    return lambda _: dynamodb.open_store(StoreSettings("docs", server_url(server)))
+
+
+def _distinct() -> frozenset[bytes]:
+    """The odd keys that a text key can hold, without those that it folds with one before."""
+    from migrator.stores.dynamodb import facts, keys
+
+    seen: set[bytes] = set()
+    distinct: set[bytes] = set()
+    for kind in sorted(facts.CAPABILITIES.key_kinds):
+        for key in odd_keys(kind):
+            try:
+                keys.hold(key, "S")
+            except DoesNotFit:
+                continue
+            form = encode(keys.same(key, "S"))
+            if form not in seen:
+                seen.add(form)
+                distinct.add(encode(key))
+    return frozenset(distinct)
+
+
+def _case(server: str, layout: str) -> ContractCase:
+    def at(name: str, rules: Sequence[str]) -> At:
+        return At("docs", name, rules, Layout(layout, _LAYOUTS[layout]))
+
+    return ContractCase(
+        server,
+        layout,
+        open=_opener(server),
+        at=at,
+        break_copier=_break_copier,
+        module="dynamodb",
+        exclusions=_EXCLUSIONS.get((server, layout), {}),
+        refused_keys=lambda key: encode(key) not in _distinct(),
+    )
+
+
+CASES = [_case(server, layout) for server in ("dynamodb", "dynalite") for layout in _LAYOUTS]
