@@ -68,8 +68,12 @@ services-status: ## Show them
 
 # ------------------------------------------------------------------ checking it
 
-test: install ## Run the tests; ARGS='-k name -x' goes to pytest
-	$(BIN)/python -m pytest $(ARGS)
+# Three on two cores: one of them waits for a server most of the time. tests/conftest.py says which
+# tests stay together.
+WORKERS ?= 3
+
+test: install ## Run the tests; ARGS='-k name -x' goes to pytest; WORKERS=0 for a debugger
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 check: lint types arrows docs ## Everything that is checked without running the tests
 

@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -21,6 +22,8 @@ SERVERS = {
     "dynalite": "dynamodb://127.0.0.1:15001?region=eu-west-1",
     "cassandra": "cassandra://127.0.0.1:19042",
 }
+_TESTS = Path(__file__).parent
+_LONGEST_FIRST = {"system": 0, "contract": 1, "engine": 2, "tests": 3}
 _ABSENT = re.compile(r"no (\w+) at [^ ]+ \(start it: ")
 
 # What the tests left on servers that everybody shares is removed by these.
@@ -80,6 +83,25 @@ def dynalite_url() -> str:
 @pytest.fixture(scope="session")
 def cassandra_url() -> str:
     return server_url("cassandra")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say what of the tests stays together in one worker, and let the longest go first.
+
+    A file does, for what it sets up; a store of the contract; a test of the whole system alone,
+    unless its file starts servers of its own.
+    """
+    if os.environ.get("PYTEST_XDIST_WORKER") is None:
+        return
+    for item in items:
+        place = item.path.relative_to(_TESTS)
+        group = str(place)
+        if place.parts[0] == "system" and place.name != "test_server_kill.py":
+            group = item.nodeid
+        elif case := getattr(item, "callspec", None) and item.callspec.params.get("case"):
+            group += f":{case}"
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: _LONGEST_FIRST.get(item.path.parent.name, len(_LONGEST_FIRST)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -21,23 +21,22 @@ _OURS = re.compile(r"migtest(\d+)_?")
 def database(server: str) -> str:
     """The URL of a fresh database; skips or fails without its server, as ``server_url`` does."""
     url = make_url(server_url(server))
-    name = "migrator_contract_" + os.environ.get("PYTEST_XDIST_WORKER", "main")
+    name = f"{namespace()}contract"
     engine = create_engine(
         url.set(drivername=_DRIVERS[server], query={}), isolation_level="AUTOCOMMIT"
     )
-    with engine.connect() as connection:
-        connection.execute(text(f"DROP DATABASE IF EXISTS {name}"))
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    engine.dispose()
+
+    def run(*statements: str) -> None:
+        with engine.connect() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+        engine.dispose()
+
+    run(f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}")
+    at_the_end.append(
+        lambda: run(f"DROP DATABASE {name}{' WITH (FORCE)' if server == 'postgresql' else ''}")
+    )
     return url.set(database=name).render_as_string(hide_password=False)
-
-
-@cache
-def mongodb() -> str:
-    """The URL of a database of the tests' own on the MongoDB server."""
-    parts = urlsplit(server_url("mongodb"))
-    name = "migrator_contract_" + os.environ.get("PYTEST_XDIST_WORKER", "main")
-    return parts._replace(path=f"/{name}").geturl()
 
 
 def namespace() -> str:
