@@ -1,0 +1,86 @@
+"""Layouts with options, as a script writes them: plain functions that give a ``Layout``.
+
+What they take is data that the plan prints and the fingerprint hashes; the store checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from migrator.model.move import Layout
+
+
+def cassandra_table(
+    *,
+    key: str | Sequence[str] | None = None,
+    clustering: str | Sequence[str] = (),
+    id: str | Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
+    static: str | Sequence[str] = (),
+    derived: Mapping[str, str] | None = None,
+    types: Mapping[str, Mapping[str, str]] | None = None,
+    nulls: Literal["absent", "null"] = "absent",
+    indexes: str | Sequence[str] | Mapping[str, str] = (),
+    projections: Sequence[Mapping[str, object]] = (),
+    rest: str | None = None,
+) -> Layout:
+    """Describe a table of Cassandra with typed columns (layout ``table``).
+
+    ``key`` names the columns of the partition key, ``clustering`` those that order the rows of
+    a partition (``"day desc"``); without a key the table is there and the catalogue knows.
+    ``id`` names the columns that give the block key (default: the whole key); where the key
+    holds more, a locator is kept beside the table. ``columns`` declares the types of the
+    top-level fields, in CQL or as ``json`` (text) and ``timestamp local`` (without a zone);
+    ``types`` the user-defined types among them, ``static`` the columns that a partition has
+    once. ``derived`` are columns that are no fields: ``"month of day"`` (year, month, day,
+    hour), ``"bucket 16 of block key"``, ``"block key"``. ``nulls`` says what an unset column
+    stands for. ``indexes`` are columns with an index (``sai``, or a mapping to ``2i``).
+    ``projections`` repeat the blocks under other keys. ``rest`` names a column that takes all
+    other fields, as JSON; without one a field that has no column is refused.
+    """
+    options: dict[str, object] = {
+        "key": key if key is None else _names(key),
+        "clustering": _names(clustering),
+        "id": _names(id),
+        "columns": dict(columns or {}),
+        "static": _names(static),
+        "derived": dict(derived or {}),
+        "types": {name: dict(fields) for name, fields in (types or {}).items()},
+        "nulls": "" if nulls == "absent" else nulls,
+        "indexes": dict(indexes) if isinstance(indexes, Mapping) else _names(indexes),
+        "projections": list(projections),
+        "rest": rest,
+    }
+    return Layout("table", {name: given for name, given in options.items() if given})
+
+
+def projection(
+    name: str,
+    *,
+    key: str | Sequence[str],
+    clustering: str | Sequence[str] = (),
+    columns: str | Sequence[str] | None = None,
+    derived: Mapping[str, str] | None = None,
+) -> Mapping[str, object]:
+    """Describe a table that repeats the blocks of ``cassandra_table`` under a key of its own.
+
+    ``name`` is the table's; ``columns`` what it repeats (default: everything); the key has to
+    hold the columns of the block key. A block without a value for the key is left out there.
+    """
+    options: dict[str, object] = {
+        "name": name,
+        "key": _names(key),
+        "clustering": _names(clustering),
+        "columns": columns if columns is None else _names(columns),
+        "derived": dict(derived or {}),
+    }
+    return {
+        word: given
+        for word, given in options.items()
+        if given or (word == "columns" and given is not None)
+    }
+
+
+def _names(given: str | Sequence[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)

@@ -1,0 +1,165 @@
+"""What the layout ``table`` can hold and does, as data, and what a plan should tell of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+from migrator.model import value as v
+from migrator.model.value import Kind, Value, has_utf8
+from migrator.ports import Cost, Held, How, LayoutFacts, Limits
+from migrator.stores.cassandra.columns import SYSTEM
+from migrator.stores.cassandra.table_shape import TableInfo
+from migrator.stores.cassandra.table_spec import SIDE, Spec
+from migrator.stores.cassandra.table_wire import Wire
+from migrator.stores.cassandra.table_write import MAX_ROW
+
+COUNTED = 100_000
+_LARGE_MIB = 100
+
+_NATIVE = {
+    Kind.BOOLEAN: "boolean",
+    Kind.INT32: "int",
+    Kind.INT64: "bigint",
+    Kind.INTEGER: "varint",
+    Kind.DOUBLE: "double",
+    Kind.DECIMAL: "decimal",
+    Kind.TEXT: "text",
+    Kind.BYTES: "blob",
+    Kind.DATE: "date",
+    Kind.TIME: "time",
+    Kind.TIMESTAMP: "timestamp",
+    Kind.INTERVAL: "duration",
+    Kind.UUID: "uuid",
+    Kind.SET: "set<...>",
+    Kind.LIST: "list<...>",
+    Kind.RECORD: "a type of its own, map<...> or json",
+}
+_TAGGED = {
+    Kind.NULL: "an unset column",
+    Kind.BINARY: "blob",
+    Kind.LOCAL_TIMESTAMP: "timestamp",
+    Kind.OBJECT_ID: "blob",
+    Kind.BSON_TIMESTAMP: "text",
+    Kind.REGEX: "text",
+    Kind.OPAQUE: "text",
+    Kind.REFERENCE: "text",
+}
+KINDS = {kind: Held(How.NATIVE, type_) for kind, type_ in _NATIVE.items()} | {
+    kind: Held(How.TAGGED, type_) for kind, type_ in _TAGGED.items()
+}
+KEY_KINDS = frozenset(
+    {
+        Kind.BOOLEAN,
+        Kind.INT32,
+        Kind.INT64,
+        Kind.INTEGER,
+        Kind.DOUBLE,
+        Kind.DECIMAL,
+        Kind.TEXT,
+        Kind.BYTES,
+        Kind.DATE,
+        Kind.TIME,
+        Kind.TIMESTAMP,
+        Kind.UUID,
+        Kind.LIST,
+    }
+)
+FACTS = LayoutFacts(
+    effective=True,
+    unit="row; a logged batch where projections or a locator belong to it",
+    version="none: the latest write time of the row's cells",
+    costs={
+        "get": Cost(1, "the row; one more for the locator where there is one"),
+        "get_entries": Cost(1, "the row"),
+        "put": Cost(2, "the stamps of the row, then the row, with its projections in one batch"),
+        "update": Cost(2, "the row, then the columns that differ"),
+        "append": Cost(2, "the row, then the column that holds the list"),
+        "delete": Cost(2, "the stamps of the row, then its key"),
+    },
+    kinds=KINDS,
+    key_kinds=KEY_KINDS,
+    limits=Limits(block_bytes=MAX_ROW, key_bytes=65_535, batch_blocks=1000, batch_bytes=8 << 20),
+    expiry=True,
+)
+
+
+def needs_tag(value: Value) -> Held | None:
+    """How a value of a kind held natively is held after all, in a column of its natural type."""
+    match value:
+        case str() if not has_utf8(value):
+            return Held(How.TAGGED, "json")
+        case v.Opaque() if value.system == SYSTEM:
+            return Held(How.NATIVE, "its own")
+        case Decimal() if not value.is_finite():
+            return Held(How.TAGGED, "text")
+        case Decimal() if value.is_zero() and value.is_signed():
+            return Held(How.TAGGED, "decimal")
+        case v.TimeOfDay() if value.nanos >= v.DAY_NANOS:
+            return Held(How.TAGGED, "text")
+        case v.Interval() if (
+            min(value.months, value.days, value.nanos)
+            < 0
+            < max(value.months, value.days, value.nanos)
+        ):
+            return Held(How.TAGGED, "text")
+    if v.kind_of(value) is Kind.TIMESTAMP and v.nanos_of(value) % 1_000_000:
+        return Held(How.TAGGED, "timestamp")
+    return None
+
+
+def same_key(id: Value) -> Value:
+    """The key as Cassandra compares it: a clustering decimal by its value, all else by bytes."""
+    if type(id) is list:
+        return [same_key(part) for part in id]
+    if type(id) is Decimal and id.is_finite():
+        return id.normalize() if id else Decimal(0)
+    return id
+
+
+def estimate(wire: Wire, keyspace: str, table: str) -> int:
+    """About how many partitions a table has by what its node last wrote down; 0 at first."""
+    query = (
+        "SELECT partitions_count FROM system.size_estimates "
+        "WHERE keyspace_name = ? AND table_name = ?"
+    )
+    rows = wire.rows(query, [keyspace.encode(), table.encode()])
+    return sum(int.from_bytes(count or b"", "big") for (count,) in rows)
+
+
+def findings(
+    wire: Wire, keyspace: str, info: TableInfo, spec: Spec
+) -> Iterator[tuple[str, str, str]]:
+    """Severity, code and text of what a plan should tell of a table."""
+    if info.default_ttl:
+        yield (
+            "warning",
+            "cassandra-ttl",
+            f"its rows expire after {info.default_ttl} s by default: rows without a deadline "
+            "are written to stay for ever",
+        )
+    if not any(column.name == SIDE for column in info.columns):
+        yield (
+            "note",
+            "cassandra-side",
+            f"it has no column {SIDE}: as a target it takes only what its columns say exactly",
+        )
+    if any(column.role == "static" for column in info.columns):
+        yield (
+            "note",
+            "cassandra-static",
+            "it has static columns: one value for all blocks of a partition",
+        )
+    query = (
+        "SELECT mebibytes FROM system_views.max_partition_size "
+        "WHERE keyspace_name = ? AND table_name = ?"
+    )
+    for (size,) in wire.rows(query, [keyspace.encode(), spec.table.encode()]):
+        largest = int.from_bytes(size or b"", "big")
+        if largest > _LARGE_MIB:
+            yield (
+                "warning",
+                "cassandra-partition",
+                f"its largest partition has {largest:,} MiB: over 100 MB reads, repair and "
+                "compaction suffer; add a bucket to the partition key",
+            )

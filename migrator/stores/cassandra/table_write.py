@@ -1,0 +1,389 @@
+"""Writing blocks of the layout ``table``: each is a row, with what follows from it elsewhere.
+
+A block that lies in one table is one statement. Where a locator or projections belong to it, all
+its statements are one logged batch; a block too large for a batch is written in an order that a
+second run can mend: the locator, or the full row, goes on telling of the old state until all
+else is there.
+
+Every write is stamped later than what it replaces (R10), which is read first; so is which
+columns a row holds, since only those need a tombstone where the block no longer has them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from migrator.errors import DoesNotFit, Terminal
+from migrator.model.block import Address, Block, Patch
+from migrator.model.value import Value, show
+from migrator.stores.cassandra.columns_nested import quoted
+from migrator.stores.cassandra.locator import Locator
+from migrator.stores.cassandra.projections import Projected, delete, insert
+from migrator.stores.cassandra.table_read import TableReader, all_columns
+from migrator.stores.cassandra.table_rows import Damaged, Row, Rows, numbers
+from migrator.stores.cassandra.table_shape import Column, Shape
+from migrator.stores.cassandra.table_wire import UNSET, Name, Statement, Values, Wire
+
+# Cassandra refuses a batch of over 50 KiB, by its default settings.
+BATCH_BYTES = 40_000
+# Half a segment of the commit log: a larger mutation is refused.
+MAX_ROW = 16 * 1024 * 1024 - 100_000
+MAX_TTL = 20 * 365 * 24 * 3600
+
+PrimaryKey = tuple[bytes, ...]
+
+
+@dataclass
+class Old:
+    """What lies where a block is to be written: its place, latest stamp, and columns held.
+
+    ``row`` is the block that lies there, read only where something follows from it.
+    """
+
+    key: PrimaryKey | None = None
+    stamp: int = 0
+    held: frozenset[str] = frozenset()
+    row: Row | None = None
+    values: Values = field(default_factory=dict)
+
+
+class TableWriter:
+    """Writes and removes the rows of one location."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        shape: Shape,
+        rows: Rows,
+        keyspace: str,
+        table: str,
+        locator: Locator | None,
+        now: Callable[[], int],
+        where: str,
+    ) -> None:
+        self._wire = wire
+        self._shape = shape
+        self._rows = rows
+        self._table = table
+        self._locator = locator
+        self._now = now
+        self._where = where
+        self._reader = TableReader(wire, shape, table)
+        self._columns = list(shape.columns)
+        self._projected = [Projected(shape, p, keyspace) for p in shape.spec.projections]
+        self._static = [column.name for column in shape.static]
+
+    # ------------------------------------------------------------ whole blocks
+
+    def write(self, blocks: Sequence[Block]) -> int:
+        """Put whole blocks; the bytes sent. Raises DoesNotFit before anything is written."""
+        by_id: dict[PrimaryKey, Row] = {}
+        for block in blocks:
+            row = self._checked(self._rows.row(block))
+            by_id[self._id(row)] = row
+        rows = list(by_id.values())
+        self._check_static(rows)
+        old = self.old([self._id(row) for row in rows])
+        return self._put(list(zip(rows, old, strict=True)))
+
+    def _put(self, pairs: Sequence[tuple[Row, Old]]) -> int:
+        units: list[list[list[Statement]]] = []
+        gone: list[Old] = []
+        for row, old in pairs:
+            if row.expires is not None and row.expires <= time.time() * 1000:
+                gone.append(old)  # a deadline already reached is a delete (R10)
+            else:
+                units.append(self._stages(row, old))
+        self._send(units)
+        self._remove(gone)
+        return sum(s.size for stages in units for stage in stages for s in stage)
+
+    def _send(self, units: Iterable[Sequence[Sequence[Statement]]]) -> None:
+        """Carry out units of stages: what has one stage at once, the others one by one."""
+        single: list[Sequence[Sequence[Statement]]] = []
+        several: list[Sequence[Sequence[Statement]]] = []
+        for stages in units:
+            (single if len(stages) == 1 else several).append(stages)
+        self._wire.run(stages[0] for stages in single)
+        for stages in several:
+            for stage in stages:
+                self._wire.run([stage])
+
+    def _id(self, row: Row) -> PrimaryKey:
+        return tuple(row.values[name] for name in self._shape.id)
+
+    def _checked(self, row: Row) -> Row:
+        if row.size > MAX_ROW:
+            raise DoesNotFit(
+                f"its row has {row.size:,} bytes, over the {MAX_ROW:,} that Cassandra takes",
+                key=row.id,
+                where=self._where,
+                hint="move its large part out, or use the layout partition",
+            )
+        if row.expires is not None:
+            self._check_deadline(row, row.expires)
+        return row
+
+    def _check_deadline(self, row: Row, expires: int) -> None:
+        if expires - time.time() * 1000 > MAX_TTL * 1000:
+            raise DoesNotFit(
+                "its deadline is more than 20 years away, the longest that Cassandra keeps",
+                key=row.id,
+                path="(expires)",
+                where=self._where,
+                hint="take the deadline off in the source, or bring it nearer",
+            )
+        if self._static:
+            raise DoesNotFit(
+                "it has a deadline, and its static columns belong to other blocks as well",
+                key=row.id,
+                path="(expires)",
+                where=self._where,
+                hint=f"leave out static= ({', '.join(self._static)}) for blocks that expire",
+            )
+
+    def _stages(self, row: Row, old: Old) -> list[list[Statement]]:
+        """The statements that put a row: one stage is one unit, several come one after another."""
+        stamp, ttl = _signed(self._stamp(old)), _ttl(row.expires)
+        key = row.key(self._shape.key)
+        moved = old.key is not None and old.key != key
+        held = frozenset() if moved else old.held
+        values = [row.values.get(name, None if name in held else UNSET) for name in self._columns]
+        full = insert(self._table, self._columns, values, stamp, ttl)
+        beside = [
+            change
+            for projected in self._projected
+            for change in projected.changes(row, old.row, old.held, stamp, ttl)
+        ]
+        turn = [] if self._locator is None else [self._locator.set(key, stamp, ttl)]
+        if moved and old.key is not None:
+            turn.append(delete(self._table, self._shape.key.columns, old.key, stamp))
+        together = [*beside, full, *turn]
+        if len(together) == 1 or sum(s.size for s in together) <= BATCH_BYTES:
+            return [together]
+        return [*([change] for change in beside), [full], *([turn] if turn else [])]
+
+    def _stamp(self, old: Old) -> int:
+        return max(self._now(), old.stamp + 1)
+
+    # ------------------------------------------------------------ what lies there
+
+    def old(self, ids: Sequence[PrimaryKey]) -> list[Old]:
+        """What lies under some block keys."""
+        found: list[Old] = []
+        if self._locator is None:
+            for id in ids:
+                values = dict(zip(self._shape.id, id, strict=True))
+                key = self._rows.address_of(values)
+                found.append(Old(key))
+        else:
+            for at in self._locator.find(ids):
+                found.append(Old() if at is None else Old(at.key, at.stamp))
+        self._look(found)
+        return found
+
+    def _look(self, olds: Sequence[Old], whole: bool = False) -> None:
+        """Fill in what lies at the places; a place without a row is none."""
+        cells = [column.name for column in (*self._shape.regular, *self._shape.static)]
+        names: list[Name] = [("writetime", name) for name in cells]
+        whole = whole or bool(self._projected)
+        names += all_columns(self._shape) if whole else self._shape.key.columns
+        found = self._reader.by_key([old.key for old in olds], names)
+        for old, values in zip(olds, found, strict=True):
+            if values is None:
+                old.key = None if self._locator is None else old.key
+                continue
+            stamps = {
+                name: latest(values["writetime", name], self._shape.columns[name]) for name in cells
+            }
+            old.held = frozenset(n for n, stamp in stamps.items() if stamp is not None)
+            old.stamp = max([old.stamp, *(s for s in stamps.values() if s is not None)])
+            if whole:
+                old.values = values
+                old.row = self._row_of(values)
+
+    def _row_of(self, values: Values) -> Row:
+        try:
+            return self._rows.row(self._rows.block(values))
+        except Damaged as error:
+            raise Terminal(
+                f"what lies in the place of a block can't be read: {error}",
+                where=self._where,
+                hint="mend or remove that row with the application that wrote it",
+            ) from None
+
+    # ------------------------------------------------------------ single entries
+
+    def patch(self, patches: Sequence[Patch]) -> None:
+        """Set and remove entries. Raises Terminal for a block that is not there."""
+        for patch in patches:
+            self._patch(patch)
+
+    def _patch(self, patch: Patch) -> None:
+        values = self._rows.key_of(patch.id)
+        old = Old()
+        if values is not None:
+            id = tuple(values[name] for name in self._shape.id)
+            if self._locator is None:
+                old = Old(self._rows.address_of(values))
+            else:
+                (at,) = self._locator.find([id])
+                old = Old() if at is None else Old(at.key, at.stamp)
+            self._look([old], whole=True)
+        if not old.values:
+            raise Terminal(
+                f"there is no block {show(patch.id)}",
+                where=self._where,
+                hint="put the whole block first",
+            )
+        before = self._rows.block(old.values)
+        entries = {**before.entries, **patch.set}
+        for path in patch.unset:
+            entries.pop(path, None)
+        row = self._checked(self._rows.row(Block(patch.id, entries, before.expires)))
+        self._check_static([row])
+        if row.key(self._shape.key) == old.key and not self._projected:
+            self._update(row, old)
+        else:
+            self._put([(row, old)])
+
+    def _update(self, row: Row, old: Old) -> None:
+        """Write those columns alone that differ."""
+        values = [
+            UNSET
+            if row.values.get(name) == old.values.get(name) and not self._is_key(name)
+            else row.values.get(name)
+            for name in self._columns
+        ]
+        if all(x is UNSET or self._is_key(n) for n, x in zip(self._columns, values, strict=True)):
+            return
+        stamp, ttl = _signed(self._stamp(old)), _ttl(row.expires)
+        self._wire.run([[insert(self._table, self._columns, values, stamp, ttl)]])
+
+    def _is_key(self, name: str) -> bool:
+        return name in self._shape.key.columns
+
+    # ------------------------------------------------------------ removal
+
+    def delete(self, addresses: Sequence[Address]) -> None:
+        """Remove blocks with all that follows from them."""
+        ids: dict[PrimaryKey, Value] = {}
+        for address in addresses:
+            values = self._rows.key_of(address.id)
+            if values is not None:
+                ids[tuple(values[name] for name in self._shape.id)] = address.place
+        olds = self.old(list(ids))
+        strays = [
+            Old(key)
+            for old, key in zip(olds, map(self._place, ids.values()), strict=True)
+            if key is not None and key != old.key
+        ]
+        self._look(strays)
+        self._remove([*olds, *strays])
+
+    def _place(self, place: Value) -> PrimaryKey | None:
+        """The primary key that an address names, where the block key does not give it."""
+        if self._locator is None or type(place) is not list:
+            return None
+        parts = tuple(part for part in place if type(part) is bytes)
+        return parts if len(parts) == len(place) == len(self._shape.key.columns) else None
+
+    def _remove(self, olds: Sequence[Old]) -> None:
+        units = []
+        for old in olds:
+            if old.key is None:
+                continue
+            stamp = _signed(self._stamp(old))
+            unit = [delete(self._table, self._shape.key.columns, old.key, stamp)]
+            for projected in self._projected:
+                unit += projected.changes(None, old.row, (), stamp, _ttl(None))
+            if self._locator is not None:
+                unit.append(self._locator.remove(old.key, stamp))
+            units.append(unit)
+        self._wire.run(units)
+        if self._static:
+            self._sweep([old.key for old in olds if old.key is not None])
+
+    def _sweep(self, keys: Iterable[PrimaryKey]) -> None:
+        """Remove the static columns of partitions that have no row any more."""
+        count = len(self._shape.key.partition)
+        columns = self._shape.static
+        stamps: list[Name] = [("writetime", column.name) for column in columns]
+        for partition in dict.fromkeys(key[:count] for key in keys):
+            found = self._reader.partition(partition, [*self._shape.key.columns, *stamps], 1)
+            if found and not self._reader.is_row(found[0]):
+                written = map(latest, (found[0][name] for name in stamps), columns)
+                stamp = max([self._now(), *(1 + (at or 0) for at in written)])
+                where = self._shape.key.partition
+                names = tuple(self._static)
+                self._wire.run([[_delete_columns(self._table, names, where, partition, stamp)]])
+
+    # ------------------------------------------------------------ static columns
+
+    def _check_static(self, rows: Sequence[Row]) -> None:
+        """Refuse a block whose static columns would change those of others in its partition."""
+        if not self._static:
+            return
+        count = len(self._shape.key.partition)
+        by_partition: dict[PrimaryKey, list[Row]] = {}
+        for row in rows:
+            by_partition.setdefault(row.key(self._shape.key)[:count], []).append(row)
+        for partition, here in by_partition.items():
+            first = self._statics(here[0].values)
+            for row in here[1:]:
+                if self._statics(row.values) != first:
+                    raise self._shared(row, here[0].id)
+            ours = {row.key(self._shape.key) for row in here}
+            names = [*self._shape.key.columns, *self._static]
+            for values in self._reader.partition(partition, names, len(ours) + 1):
+                key = tuple(values[name] or b"" for name in self._shape.key.columns)
+                other = self._reader.is_row(values) and key not in ours
+                if other and self._statics(values) != first:
+                    raise self._shared(here[0], self._rows.id(values))
+
+    def _statics(self, values: Mapping[str, bytes] | Values) -> list[bytes | None]:
+        return [values.get(name) for name in self._static]
+
+    def _shared(self, row: Row, other: Value) -> DoesNotFit:
+        return DoesNotFit(
+            f"its static columns differ from those of {show(other)}, which lies in the same "
+            "partition",
+            key=row.id,
+            path=self._static[0],
+            where=self._where,
+            hint="a static column has one value for all blocks of a partition; leave it out of "
+            "static=",
+        )
+
+
+def latest(data: bytes | None, column: Column) -> int | None:
+    """The latest of a column's stamps; a collection has one for each of its elements."""
+    return max((stamp for stamp in numbers(data, column) if stamp is not None), default=None)
+
+
+def _signed(stamp: int) -> bytes:
+    return stamp.to_bytes(8, "big", signed=True)
+
+
+def _ttl(expires: int | None) -> bytes:
+    """Seconds to live, rounded up; 0 for ever, whatever the table's default."""
+    if expires is None:
+        return bytes(4)
+    left = -(-(expires - int(time.time() * 1000)) // 1000)
+    return max(1, left).to_bytes(4, "big")
+
+
+def _delete_columns(
+    table: str,
+    names: tuple[str, ...],
+    partition: tuple[str, ...],
+    key: PrimaryKey,
+    stamp: int,
+) -> Statement:
+    where = " AND ".join(f"{quoted(name)} = ?" for name in partition)
+    return Statement(
+        f"DELETE {', '.join(map(quoted, names))} FROM {table} USING TIMESTAMP ? WHERE {where}",
+        [_signed(stamp), *key],
+    )
