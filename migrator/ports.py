@@ -236,7 +236,11 @@ class Collection(Observer, Protocol):
         """The independent reader of the same location."""
 
     def size(self, block: Block) -> int:
-        """The bytes this block takes by the rule of the store's own limits."""
+        """The bytes this block takes by the rule of the store's own limits.
+
+        Raises DoesNotFit for all that ``write`` would refuse by the block alone, but for the
+        limit of bytes itself: a plan asks this for every block, so that no copy is surprised.
+        """
 
     def needs_tag(self, value: Value) -> Held | None:
         """How a value that looks native is held here after all (a text with NUL, a number out

@@ -84,6 +84,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key_limit: Count | None = None
     nesting: Count = 0
     nesting_limit: Count | None = None
+    name: Count = 0
+    name_limit: Count | None = None
 
 
 class MovePlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from migrator.model.value import Kind
 from migrator.planning.inference import inferred
 from migrator.planning.survey import PAGE, Survey, Surveyor
 from migrator.planning.tally import Issues
-from migrator.ports import Collection, How, Json, Store
+from migrator.ports import Collection, How, Json, Limits, Store
 from migrator.retry import Retry
 from migrator.route import Route
 
@@ -168,6 +168,8 @@ def _move_plan(route: Route, survey: Survey, workers: int) -> MovePlan:
     target = route.move.target
     facts = route.target_store.capabilities.layouts[layout_of(route.target_store, target)]
     laws = route.translation.laws()
+    capabilities = route.target_store.capabilities.at(target.layout)
+    limits = capabilities.limits
     return MovePlan(
         cls=route.cls,
         source=place(route.source_store, route.source_at, route.cls),
@@ -188,11 +190,12 @@ def _move_plan(route: Route, survey: Survey, workers: int) -> MovePlan:
         read=survey.read,
         samples=survey.samples,
         kinds=_kind_counts(survey),
-        sizes=survey.largest.sizes(route.target_store.capabilities.at(target.layout)),
+        sizes=survey.sizes(capabilities),
         ranges=ranges,
         page=PAGE,
         requests_read=-(-read // PAGE) if survey.fresh else 2 * -(-read // PAGE),
-        requests_write=-(-writes // PAGE) + -(-survey.delete // PAGE),
+        requests_write=_requests(writes, survey.bytes * writes // max(1, read), limits)
+        + _requests(survey.delete, 0, limits),
         # A block is read, cut and written; the probe measured the first two at ``rate``.
         seconds=round(2 * read / rate, 1) if rate else 0.0,
         rate=round(rate, 1),
@@ -200,6 +203,12 @@ def _move_plan(route: Route, survey: Survey, workers: int) -> MovePlan:
         effective=facts.effective,
         oversize=route.move.oversize,
     )
+
+
+def _requests(blocks: int, size: int, limits: Limits) -> int:
+    """How many bulk requests so many blocks take, of so many bytes in all."""
+    by_count = -(-blocks // min(PAGE, limits.batch_blocks or PAGE))
+    return max(by_count, -(-size // limits.batch_bytes) if limits.batch_bytes else 0)
 
 
 def _kind_counts(survey: Survey) -> list[KindCount]:

@@ -11,13 +11,13 @@ from migrator.errors import DoesNotFit, Refused
 from migrator.model.block import Block, join
 from migrator.model.canonical import encode
 from migrator.model.diff import differences, entry_changes, same_block
-from migrator.model.plan import BlockDiff, EntryLine
-from migrator.model.rules import CorruptBlock
+from migrator.model.plan import BlockDiff, EntryLine, Severity, Sizes
+from migrator.model.rules import CorruptBlock, general_path
 from migrator.model.translate import key_agrees
 from migrator.model.value import Kind, Value, show
 from migrator.planning.keys import Collisions, dangling
 from migrator.planning.tally import Issues, Kinds, Largest, key_bytes
-from migrator.ports import Collection
+from migrator.ports import Capabilities, Collection
 from migrator.retry import Retry
 from migrator.route import Route, extra_blocks, is_empty, pages
 
@@ -50,6 +50,11 @@ class Survey:
     issues: Issues = field(default_factory=Issues)
     largest: Largest = field(default_factory=Largest)
     kinds: Kinds | None = None
+
+    def sizes(self, capabilities: Capabilities) -> Sizes:
+        """The largest of everything that is limited."""
+        longest = 0 if self.kinds is None else self.kinds.longest_name
+        return self.largest.sizes(capabilities, longest)
 
 
 class Surveyor:
@@ -128,7 +133,8 @@ class Surveyor:
         aside = self.route.move.oversize == "quarantine"
         if aside:
             text += ", and will be set aside"
-        self.found.issues.add("accept" if aside else "error", code, text, key=key, path=path)
+        severity: Severity = "accept" if aside else "error"
+        self.found.issues.add(severity, code, text, key=key, path=_general_path(path))
 
     def _page(self, blocks: list[Block]) -> None:
         expected: list[Block] = []
@@ -151,8 +157,8 @@ class Surveyor:
         """The target's blocks that can be written; findings for the others."""
         route, name = self.route, self.route.name(block.id)
         try:
-            self._check_identifier(block, name)
             expected = route.expected(block)
+            self._check_identifier(block, name)
         except CorruptBlock as error:
             self._misfit("E102", f"is damaged: {error}", name, "")
             return []
@@ -178,7 +184,6 @@ class Surveyor:
     def _fits(self, block: Block, name: str) -> bool:
         """Count kinds and sizes of a block; whether the target can hold it."""
         route, found = self.route, self.found
-        limits = self._capabilities.limits
         assert found.kinds is not None
         refused: list[tuple[str, Kind]] = []
         nesting = 0
@@ -192,26 +197,35 @@ class Surveyor:
             self._misfit("E105", f"{kind} can't be held by {route.move.target}", name, path)
         if refused:
             return False  # the columns of tables would refuse the same again
+        key = key_bytes(block.id)
         try:
             size = route.target.size(block)
         except DoesNotFit as error:
-            self._misfit("E103", error.what, name, error.path)
+            over = list(self._over(key=key, nesting=nesting))
+            for code, text in over or [("E103", error.what)]:
+                self._misfit(code, text, name, error.path)
             return False
-        key = key_bytes(block.id)
         found.largest.add(name, size, key, nesting)
-        over = [
-            ("E106", f"is over the limit of {limit:,} bytes for a {what}")
-            for what, taken, limit in (
-                ("block", size, limits.block_bytes),
-                ("key", key, limits.key_bytes),
-            )
-            if limit is not None and taken > limit
-        ]
+        over = list(self._over(block=size, key=key))
         for code, text in over:
             self._misfit(code, text, name, "")
         found.bytes += size
         found.entries += len(block.entries)
         return not over
+
+    def _over(self, *, block: int = 0, key: int, nesting: int = 0) -> Iterator[tuple[str, str]]:
+        """Which limits are passed, each in words that are the same for all blocks.
+
+        A little more nesting than the limit may be held: that is asked only for what is not.
+        """
+        limits = self._capabilities.limits
+        for taken, limit, what in (
+            (block, limits.block_bytes, "bytes for a block"),
+            (key, limits.key_bytes, "bytes for a key"),
+            (nesting, limits.nesting, "levels of nesting"),
+        ):
+            if limit is not None and taken > limit:
+                yield "E106", f"is over the limit of {limit:,} {what}"
 
     def _compare(self, new: Block, old: Block | None) -> None:
         found = self.found
@@ -298,3 +312,11 @@ def _line(
     fields = [show(name) for name in value] if type(value) is dict else []
     size = len(encode(value))
     return EntryLine(sign=sign, path=show(path), bytes=size, fields=fields, detail=detail or [])
+
+
+def _general_path(path: str) -> str:
+    """The path with its indexes as ``[*]``, where it is one: a store may name other places."""
+    try:
+        return general_path(path)
+    except ValueError:
+        return path

@@ -6,6 +6,7 @@ of each finding only the first keys are kept.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,6 +21,9 @@ from migrator.ports import Capabilities, Collection, Held, How
 MAX_PATHS = 2_000
 SAMPLE_KEYS = 5
 MOST_OF_A_CODE = 200
+
+
+_VALUES = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d[\d,.:+-]*""")
 
 
 @dataclass
@@ -50,18 +54,21 @@ class Issues:
     """Findings of one move, by code, path and text."""
 
     def __init__(self) -> None:
+        # Reasons that differ in numbers and quoted values alone are one, told by the first.
         self._by: dict[tuple[str, str, str], Issue] = {}
         self._of_code: dict[str, int] = {}
 
     def add(
         self, severity: Severity, code: str, text: str, *, key: str = "", path: str = ""
     ) -> None:
-        if (code, path, text) not in self._by:
+        reason = _VALUES.sub("#", text) if key else text
+        if (code, path, reason) not in self._by:
             # Paths and reasons can be as many as blocks.
             if self._of_code.get(code, 0) >= MOST_OF_A_CODE:
                 path, text = "", "more of the same, at other paths or for other reasons"
+                reason = text
             self._of_code[code] = self._of_code.get(code, 0) + 1
-        issue = self._by.setdefault((code, path, text), Issue(severity, code, text, path))
+        issue = self._by.setdefault((code, path, reason), Issue(severity, code, text, path))
         if key:
             issue.add(key)
 
@@ -103,6 +110,7 @@ class Kinds:
         self._roots: dict[str, _Node] = {}
         self._refused: list[tuple[str, Kind]] = []
         self._nodes = 0
+        self.longest_name = 0
         # Stands for all paths beyond MAX_PATHS: what is refused there is found all the same.
         self._others = _Node()
         self._others.items = self._others
@@ -113,6 +121,8 @@ class Kinds:
         general = _general_path(path)
         root = self._roots.get(general)
         if root is None:
+            # An entry's path names an attribute or a column in some layouts.
+            self.longest_name = max(self.longest_name, name_bytes(path))
             root = self._node()
             if root is not self._others:
                 self._roots[general] = root
@@ -180,6 +190,7 @@ class Kinds:
         for name, item in record.items():
             below = nodes.get(name)
             if below is None:
+                self.longest_name = max(self.longest_name, name_bytes(name))
                 below = self._node()
                 if below is not self._others:
                     nodes[name] = below
@@ -228,15 +239,21 @@ class Largest:
         self.key = max(self.key, key)
         self.nesting = max(self.nesting, nesting)
 
-    def sizes(self, capabilities: Capabilities) -> Sizes:
+    def sizes(self, capabilities: Capabilities, longest_name: int) -> Sizes:
         limits = capabilities.limits
         return Sizes(
             block=self.block, block_key=self.block_key, block_limit=limits.block_bytes,
             key=self.key, key_limit=limits.key_bytes,
             nesting=self.nesting, nesting_limit=limits.nesting,
+            name=longest_name, name_limit=limits.name_bytes,
         )  # fmt: skip
 
 
 def key_bytes(id: Value) -> int:
     """About how many bytes a key takes: the text it is written as."""
     return len(show(id).encode("utf-8", "surrogatepass"))
+
+
+def name_bytes(name: str) -> int:
+    """The bytes of a field's name."""
+    return len(name.encode("utf-8", "surrogatepass"))

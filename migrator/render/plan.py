@@ -170,6 +170,8 @@ def _limits(move: MovePlan) -> str:
     if sizes.key:
         of = f" of {size(sizes.key_limit)}" if sizes.key_limit is not None else ""
         told.append(f"longest key {size(sizes.key)}{of}")
+    if sizes.name_limit is not None:
+        told.append(f"longest name {size(sizes.name)} of {size(sizes.name_limit)}")
     if sizes.nesting_limit is not None:
         told.append(f"{sizes.nesting:,} of {sizes.nesting_limit:,} levels")
     return "; ".join(told)

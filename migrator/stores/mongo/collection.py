@@ -202,7 +202,7 @@ class MongoCollection:
     # ------------------------------------------------------------ what fits
 
     def size(self, block: Block) -> int:
-        return len(self._shape.document(block))
+        return self._shape.size(block)
 
     def needs_tag(self, value: Value) -> Held | None:
         return facts.needs_tag(value)

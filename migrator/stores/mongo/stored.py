@@ -99,8 +99,15 @@ class Shape:
         """A block as a document. Raises DoesNotFit where MongoDB could not hold it."""
         raw = self.document(block)
         type_, id_ = wire.id_of(raw)
+        self._check_bytes(block, raw)
         self._check(block, type_, raw)
         return Stored(type_, id_, raw)
+
+    def size(self, block: Block) -> int:
+        """The bytes of the document, over the limit or not. Raises DoesNotFit for the rest."""
+        raw = self.document(block)
+        self._check(block, wire.id_of(raw)[0], raw)
+        return len(raw)
 
     def document(self, block: Block) -> bytes:
         """The document of a block, however large. Raises DoesNotFit where there is none."""
@@ -162,7 +169,7 @@ class Shape:
                 names[name] = True
         return held, {k: x for k, x in (("tags", tags), ("names", names)) if x}
 
-    def _check(self, block: Block, type_: int, raw: bytes) -> None:
+    def _check_bytes(self, block: Block, raw: bytes) -> None:
         if len(raw) > MAX_BYTES:
             largest = max(block.entries, key=lambda p: _size(block.entries[p]), default="")
             raise DoesNotFit(
@@ -173,6 +180,8 @@ class Shape:
                 where=self._where,
                 hint="move its large part out, or set oversize='quarantine' on the move",
             )
+
+    def _check(self, block: Block, type_: int, raw: bytes) -> None:
         # Every level opens a record or a list, so few such bytes mean few levels.
         if raw.count(b"\3") + raw.count(b"\4") >= _DEEPEST:
             self.check_nesting(block.id, block.entries)

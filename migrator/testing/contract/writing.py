@@ -192,6 +192,33 @@ class WritePromises(Harness):
                 assert caught.value.key == key
             assert_holds(place.collection, [block])
 
+    def test_size_tells_what_write_refuses(self, place: Place, can: Capabilities) -> None:
+        """What a plan asks of every block: nothing is left to surprise the copy."""
+        if place.case.schema:
+            declared("its schema is fixed")
+        limits, key = can.limits, place.case.key(1)
+        far = beyond(limits.nesting or 100)
+        probes = [
+            place.cut(key, {"id": key, "v": nest(levels)})
+            for levels in ((limits.nesting or 100) + 1, far)
+        ]
+        probes.append(place.cut(key, {"id": key, "n" * 5_000: 1}))
+        probes.append(place.cut(key, {"id": key, **{f"v{i}": "x" * 50_000 for i in range(12)}}))
+        if Kind.TEXT in can.key_kinds:
+            longest = min(limits.key_bytes or 5_000, 5_000)
+            probes += [place.block("ä" * longest, 1), place.block("k" * (longest + 1), 1)]
+        for block in probes:
+            try:
+                size = place.collection.size(block)
+                told = limits.block_bytes is not None and size > limits.block_bytes
+            except DoesNotFit:
+                told = True
+            if told:
+                with pytest.raises(DoesNotFit):
+                    place.collection.write([block])
+            else:
+                place.collection.write([block])
+
     def test_size_follows_the_block(self, cut_place: Place) -> None:
         key = cut_place.case.key(1)
         sizes = [cut_place.collection.size(cut_place.block(key, n)) for n in (0, 1, 12)]
