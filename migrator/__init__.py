@@ -39,10 +39,12 @@ if TYPE_CHECKING:
         Timestamp,
         Unnest,
     )
+    from migrator.model.layouts import cassandra_table, projection
     from migrator.model.move import At, Layout, Move, Tables, tables
     from migrator.model.value import Kind, Ref
 
 _MOVES = frozenset({"At", "Layout", "Move", "Tables", "tables"})
+_LAYOUTS = frozenset({"cassandra_table", "projection"})
 _VALUES = frozenset({"Kind", "Ref"})
 
 __all__ = [
@@ -83,6 +85,8 @@ __all__ = [
     "Text",
     "Timestamp",
     "Unnest",
+    "cassandra_table",
+    "projection",
     "tables",
 ]
 
@@ -93,6 +97,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _MOVES:
         from migrator.model import move as module
+    elif name in _LAYOUTS:
+        from migrator.model import layouts as module  # type: ignore[no-redef]
     elif name in _VALUES:
         from migrator.model import value as module  # type: ignore[no-redef]
     else:
