@@ -10,9 +10,17 @@ import pytest
 from migrator.model.block import Block
 from migrator.model.move import At
 from migrator.ports import Store, StoreSettings
-from migrator.stores import sql, sqlite
+from migrator.stores import cassandra, sql, sqlite
 from migrator.testing.contract import ContractCase
-from tests.contract import dynamodb_cases, mongodb, redis_cases, servers, sql_tables
+from tests.contract import (
+    cassandra_cases,
+    cassandra_table,
+    dynamodb_cases,
+    mongodb,
+    redis_cases,
+    servers,
+    sql_tables,
+)
 
 
 def _at(name: str, rules: Sequence[str]) -> At:
@@ -35,6 +43,10 @@ def _mariadb(_: Path) -> Store:
     return sql.open_store(StoreSettings("store", servers.database("mariadb")))
 
 
+def _cassandra(_: Path) -> Store:
+    return cassandra.open_store(StoreSettings("store", servers.cassandra()))
+
+
 def _break_embedded(patch: pytest.MonkeyPatch) -> None:
     from migrator.stores.sqlite import codec
 
@@ -50,7 +62,7 @@ def _break_embedded(patch: pytest.MonkeyPatch) -> None:
 
 
 def _break_entries(patch: pytest.MonkeyPatch) -> None:
-    from migrator.stores.sql import entries_codec as codec
+    from migrator.model import json_text as codec
 
     dump, load = codec.dump, codec.load
 
@@ -73,4 +85,7 @@ CASES = [
     *mongodb.CASES,
     *dynamodb_cases.CASES,
     *redis_cases.CASES,
+    *cassandra_cases.cases(_cassandra, _break_entries),
+    cassandra_table.case("table", _cassandra),
+    cassandra_table.case("query tables", _cassandra),
 ]

@@ -1,0 +1,155 @@
+"""The Cassandra store: one keyspace of a cluster."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+from cassandra.cluster import Cluster
+
+from migrator.errors import Refused, Terminal
+from migrator.model.move import At
+from migrator.ports import Collection, Json, ServerInfo, StoreSettings
+from migrator.stores.cassandra import facts
+from migrator.stores.cassandra.edge import edge
+from migrator.stores.cassandra.entries import EntriesCollection
+from migrator.stores.cassandra.ring import pieces
+from migrator.stores.cassandra.settings import contact
+from migrator.stores.cassandra.table import TableCollection
+from migrator.stores.cassandra.table_wire import RawHandler, Wire
+
+_SETTINGS = "SELECT name, value FROM system_views.settings WHERE name IN (?, ?)"
+
+
+class CassandraStore:
+    """Connects when first asked for something; a forked child connects by itself."""
+
+    capabilities = facts.CAPABILITIES
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.name = settings.name
+        self._contact = contact(settings)
+        self.keyspace = self._contact.keyspace
+        self._lock = threading.RLock()
+        self._cluster: Any = None
+        self._wire: Wire | None = None
+        self._pid = os.getpid()
+        self._stamp = 0
+
+    @property
+    def where(self) -> str:
+        return f"store {self.name}"
+
+    # ------------------------------------------------------------ connecting
+
+    @property
+    def wire(self) -> Wire:
+        """What statements are sent by. Raises Transient or Terminal where nothing answers."""
+        with self._lock:
+            if self._pid != os.getpid():
+                # The parent's threads and sockets are not this process's to end.
+                self._cluster = self._wire = None
+                self._pid = os.getpid()
+            if self._wire is None:
+                with edge(self.where):
+                    cluster = Cluster(**self._contact.cluster)
+                    try:
+                        session = cluster.connect()
+                    except BaseException:
+                        cluster.shutdown()
+                        raise
+                session.client_protocol_handler = RawHandler
+                self._cluster, self._wire = cluster, Wire(session, self.where)
+                self._find_keyspace(self._wire)
+            return self._wire
+
+    def _find_keyspace(self, wire: Wire) -> None:
+        query = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?"
+        if list(wire.rows(query, [self.keyspace.encode()])):
+            return
+        if not self._contact.replication:
+            raise Terminal(
+                f"there is no keyspace {self.keyspace}",
+                where=self.where,
+                hint="make it, or say how in the store's option replication",
+            )
+        shown = ", ".join(
+            f"{_text(name)}: {_text(value)}" for name, value in self._contact.replication.items()
+        )
+        wire.define(
+            f'CREATE KEYSPACE IF NOT EXISTS "{self.keyspace}" WITH replication = {{{shown}}}'
+        )
+
+    def ping(self) -> ServerInfo:
+        wire = self.wire
+        version = b"".join(
+            x or b"" for (x,) in wire.rows("SELECT release_version FROM system.local")
+        )
+        return ServerInfo("Cassandra", version.decode(), tuple(self._remarks(wire)))
+
+    def _remarks(self, wire: Wire) -> list[str]:
+        """What this cluster can't promise (R7)."""
+        found: dict[bytes | None, bytes | None] = {}
+        try:
+            names = [b"commitlog_sync", b"storage_compatibility_mode"]
+            found = dict(wire.rows(_SETTINGS, names))  # type: ignore[arg-type]
+        except Terminal:
+            pass  # older servers have no such table, or the role no right to it
+        remarks = []
+        if found.get(b"commitlog_sync") == b"periodic":
+            remarks.append(
+                "commitlog_sync is periodic: a node that is killed loses the last acknowledged "
+                "writes; only other replicas have them"
+            )
+        replication = self._cluster.metadata.keyspaces.get(self.keyspace)
+        strategy = getattr(replication, "replication_strategy", None)
+        if getattr(strategy, "replication_factor", None) == 1:
+            remarks.append("replication factor 1: a node that is lost takes its data along")
+        if self._contact.consistency in ("ONE", "LOCAL_ONE"):
+            remarks.append(
+                f"consistency {self._contact.consistency}: a read may miss acknowledged writes"
+            )
+        return remarks
+
+    # ------------------------------------------------------------ what layouts need of it
+
+    def stamp(self) -> int:
+        """Microseconds since 1970, later than any that was given before (R10)."""
+        with self._lock:
+            self._stamp = max(time.time_ns() // 1000, self._stamp + 1)
+            return self._stamp
+
+    def split(self, table: str, parts: int) -> list[Json]:
+        """About so many token ranges that cover the ring."""
+        self.wire  # noqa: B018 - connects
+        metadata = self._cluster.metadata
+        if not str(metadata.partitioner).endswith("Murmur3Partitioner"):
+            raise Refused(
+                f"the partitioner {metadata.partitioner} is not supported",
+                where=self.where,
+                hint="only Murmur3Partitioner, the default, orders keys as this store reads them",
+            )
+        ring = metadata.token_map.ring if metadata.token_map else []
+        return pieces([int(token.value) for token in ring], parts)
+
+    def collection(self, cls: str, at: At) -> Collection:
+        name = at.layout.name if at.layout else facts.DEFAULT_LAYOUT
+        if at.tables is not None or name not in facts.LAYOUTS:
+            raise Refused(
+                f"{at}: Cassandra has no layout {name!r}",
+                hint=f"choose one of: {', '.join(facts.LAYOUTS)}",
+            )
+        kind = TableCollection if name == "table" else EntriesCollection
+        return kind(self, cls, at)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._cluster is not None and self._pid == os.getpid():
+                self._cluster.shutdown()
+            self._cluster = self._wire = None
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
