@@ -39,12 +39,12 @@ if TYPE_CHECKING:
         Timestamp,
         Unnest,
     )
-    from migrator.model.layouts import cassandra_table, projection
+    from migrator.model.layouts import cassandra_table, projection, redis_native
     from migrator.model.move import At, Layout, Move, Tables, tables
     from migrator.model.value import Kind, Ref
 
 _MOVES = frozenset({"At", "Layout", "Move", "Tables", "tables"})
-_LAYOUTS = frozenset({"cassandra_table", "projection"})
+_LAYOUTS = frozenset({"cassandra_table", "projection", "redis_native"})
 _VALUES = frozenset({"Kind", "Ref"})
 
 __all__ = [
@@ -87,6 +87,7 @@ __all__ = [
     "Unnest",
     "cassandra_table",
     "projection",
+    "redis_native",
     "tables",
 ]
 

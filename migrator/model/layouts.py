@@ -82,5 +82,28 @@ def projection(
     }
 
 
+def redis_native(
+    key: str,
+    type: str = "hash",
+    *,
+    field: str = "",
+    parts: Mapping[str, tuple[str, str]] | None = None,
+    **more_parts: tuple[str, str],
+) -> Layout:
+    """Describe keys of Redis as an application lays them out itself (layout ``native``).
+
+    ``key`` is the key of a block, ``{id}`` its identifier (``"user:{id}"``; a brace itself is
+    written twice), and ``type`` what lies there: ``hash``, ``list``, ``set`` (each also ``of
+    json``), ``sorted set``, ``stream``, ``string``, ``json``, ``integer``. A hash or JSON holds
+    the fields of the record, another type is the value of one ``field``. Further fields lie under
+    keys of their own: ``rounds=("user:{id}:rounds", "list of json")``; ``parts`` takes those
+    whose names are no Python names.
+    """
+    keys = {field: [key, type]}
+    for name, (template, kind) in {**(parts or {}), **more_parts}.items():
+        keys[name] = [template, kind]
+    return Layout("native", {"keys": keys})
+
+
 def _names(given: str | Sequence[str]) -> list[str]:
     return [given] if isinstance(given, str) else list(given)

@@ -16,6 +16,7 @@ from migrator.stores.redis.forms import Encoded, Form, HashForm, OneKey, Raw, St
 from migrator.stores.redis.keyed import KeysForm
 from migrator.stores.redis.listing import Walker
 from migrator.stores.redis.names import Damaged
+from migrator.stores.redis.native import NativeForm, parts_of
 from migrator.stores.redis.wire import Unit, Wire
 
 REGISTRY = b"_migrator:collections"
@@ -32,16 +33,19 @@ Decode = Callable[[Value, Raw], Block]
 def form_of(wire: Wire, cls: str, at: At) -> Form:
     """The form of a location. Raises Refused for a layout or option that Redis does not know."""
     name = at.layout.name if at.layout else facts.DEFAULT_LAYOUT
-    if at.tables is not None or name not in _FORMS:
+    if at.tables is not None or name not in facts.LAYOUTS:
         raise Refused(
-            f"{at}: Redis has no layout {name!r}", hint=f"choose one of: {', '.join(_FORMS)}"
+            f"{at}: Redis has no layout {name!r}", hint=f"choose one of: {', '.join(facts.LAYOUTS)}"
         )
     options = dict(at.layout.options) if at.layout else {}
+    rules = at.rules(cls)
+    if name == "native":
+        return NativeForm(wire, cls, str(at), rules, parts_of(str(at), options))
     if options:
         raise Refused(f"{at}: layout {name} has no option {', '.join(options)}")
     if not at.collection or at.collection.startswith("_migrator"):
         raise Refused(f"{at}: {at.collection!r} can't be the name of a collection in Redis")
-    return _FORMS[name](wire, cls, at.collection, at.rules(cls))
+    return _FORMS[name](wire, cls, at.collection, rules)
 
 
 class Reader:
@@ -243,7 +247,7 @@ class RedisCollection:
         return self._form.encode(block).size
 
     def needs_tag(self, value: Value) -> Held | None:
-        return facts.needs_tag(value)
+        return facts.needs_tag(value, isinstance(self._form, NativeForm))
 
     def same_key(self, id: Value) -> Value:
         return id

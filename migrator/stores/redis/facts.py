@@ -25,6 +25,20 @@ KINDS = (
     | {Kind.TEXT: Held(How.NATIVE, "string"), Kind.SET: Held(How.TAGGED, "JSON list")}
 )
 
+# As far as the layout declares a type for them: text as an element, the rest in one of JSON.
+NATIVE_KINDS = {kind: Held(How.REFUSED) for kind in Kind} | {
+    kind: Held(How.NATIVE, type_)
+    for kind, type_ in (
+        *_JSON.items(),
+        (Kind.TEXT, "string"),
+        (Kind.BYTES, "string"),
+        (Kind.SET, "set"),
+        (Kind.LIST, "list"),
+        (Kind.RECORD, "hash"),
+        (Kind.DOUBLE, "score"),
+    )
+}
+
 _WHOLE = {
     "get": Cost(1, "the block"),
     "put": Cost(1, "the block"),
@@ -69,6 +83,20 @@ LAYOUTS = {
         entries=False,
         limits=Limits(block_bytes=MAX_BYTES, key_bytes=MAX_BYTES, nesting=NESTING),
     ),
+    "native": LayoutFacts(
+        effective=True,
+        unit="MULTI over the keys of a block",
+        version="none",
+        costs=_WHOLE
+        | {
+            "get_entries": Cost(1, "the block"),
+            "update": Cost(4, "the block, there and back"),
+            "append": Cost(4, "the block, there and back"),
+        },
+        entries=False,
+        kinds=NATIVE_KINDS,
+        key_kinds=frozenset({Kind.TEXT, Kind.BYTES}),
+    ),
 }
 CAPABILITIES = Capabilities(
     layouts=LAYOUTS,
@@ -83,8 +111,10 @@ CAPABILITIES = Capabilities(
 )
 
 
-def needs_tag(value: Value) -> Held | None:
+def needs_tag(value: Value, native: bool = False) -> Held | None:
     """How a value of a kind that JSON has is held after all; None where its kind's row holds."""
+    if native:
+        return None  # what a part holds is told when the block is encoded, by its path
     kind = type(value)
     if kind is str:
         return None if has_utf8(value) else Held(How.TAGGED, "string")  # type: ignore[arg-type]

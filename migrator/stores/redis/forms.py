@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from migrator.errors import DoesNotFit, MigratorError, Terminal, Transient
 from migrator.model.block import Block, Patch
@@ -32,7 +32,7 @@ class Raw:
     """
 
     key: bytes
-    fields: dict[bytes, bytes | None]
+    fields: dict[bytes, Any]
     notes: bytes | dict[bytes, bytes] | None
     expires: int | None
     size: int
@@ -45,7 +45,7 @@ class Encoded:
     block: Block
     key: bytes
     fields: dict[bytes, bytes]
-    notes: dict[str, codec.Note]
+    notes: dict[str, Any]
     size: int
 
 
@@ -172,9 +172,7 @@ class OneKey:
         size = len(key) + sum(len(name) + len(data) for name, data in fields.items())
         return Encoded(block, key, fields, notes, size)
 
-    def _encoded(
-        self, id: Value, entries: Entries
-    ) -> tuple[dict[bytes, bytes], dict[str, codec.Note]]:
+    def _encoded(self, id: Value, entries: Entries) -> tuple[dict[bytes, bytes], dict[str, Any]]:
         """Entries as names and bytes, and their notes. Raises DoesNotFit."""
         fields: dict[bytes, bytes] = {}
         notes: dict[str, codec.Note] = {}
@@ -235,6 +233,10 @@ class OneKey:
         raw = self._found(key, held, expires)
         if not isinstance(raw, Raw):
             raise self._absent(key) if raw is None else raw
+        return self._patched(patch, raw)
+
+    def _patched(self, patch: Patch, raw: Raw) -> list[Command]:
+        """The commands that put the whole block with a patch."""
         block = self._readable(patch.id, raw)
         block.entries.update(patch.set)
         for path in patch.unset:
@@ -352,9 +354,7 @@ class StringForm(OneKey):
         record = document.read(raw.fields[b""] or b"")
         return Block(id, self._rules.partition(record), raw.expires)
 
-    def _encoded(
-        self, id: Value, entries: Entries
-    ) -> tuple[dict[bytes, bytes], dict[str, codec.Note]]:
+    def _encoded(self, id: Value, entries: Entries) -> tuple[dict[bytes, bytes], dict[str, Any]]:
         try:
             data = document.write(assemble(entries))
         except (*UNFIT, CorruptBlock) as error:

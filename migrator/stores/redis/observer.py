@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from migrator.model.block import Block
-from migrator.model.path import escape, parse_path
+from migrator.model.path import parse_path
 from migrator.model.rules import Representation
 from migrator.model.value import Record, Value
 from migrator.model.witness import untag
 from migrator.stores.redis.forms import Form, Raw, StringForm
 from migrator.stores.redis.names import Damaged
+from migrator.stores.redis.native import NativeForm
 
 _MISFIT = (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
@@ -26,6 +27,9 @@ def observed(form: Form, rules: Representation) -> Callable[[Value, Raw], Block]
     """The decoder of a form's blocks."""
     if isinstance(form, StringForm):
         return lambda id_, raw: Block(id_, rules.partition(_document(raw)), raw.expires)
+    if isinstance(form, NativeForm):
+        read = form.record
+        return lambda id_, raw: Block(id_, rules.partition(read(raw, "observe")), raw.expires)
     return lambda id_, raw: _entries(id_, raw, rules)
 
 
@@ -150,6 +154,3 @@ def _float(text: str) -> float:
     if found - found != 0:
         raise ValueError("a number out of range")
     return found
-
-
-__all__ = ["escape", "observed"]

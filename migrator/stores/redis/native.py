@@ -1,0 +1,297 @@
+"""The form ``native``: keys as an application of Redis lays them out itself.
+
+Each part of an aggregate lies under a key of its own and as a type of Redis: the fields of the
+record in a hash, ``rounds`` as a list, ``tags`` as a set. Nothing is noted aside; a value that
+such a key would not give back exactly does not fit. Redis has no empty list, set, sorted set or
+stream: where the key is absent, the part is the empty one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from migrator.errors import Refused, Terminal
+from migrator.model.block import Block
+from migrator.model.canonical import equal
+from migrator.model.path import escape
+from migrator.model.rules import CorruptBlock, Representation, assemble
+from migrator.model.value import Record, Value
+from migrator.stores.redis import names
+from migrator.stores.redis.forms import Encoded, Found, OneKey, Raw, glob
+from migrator.stores.redis.names import UNFIT, Damaged
+from migrator.stores.redis.types import TYPES, Type
+from migrator.stores.redis.wire import Command, Reply, Session, Unit, Wire, slot_of
+
+_PLACE = re.compile(r"\{\{|\}\}|\{id\}|[{}]")
+_ROOT = {"hash", "hash of json", "json"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A field of the aggregate (the empty name: all that no other part has) and its key."""
+
+    field: str
+    before: bytes
+    after: bytes
+    type: Type
+
+    def key(self, id: bytes) -> bytes:
+        return self.before + id + self.after
+
+    def id(self, key: bytes) -> bytes | None:
+        """The identifier in a key of this part; None where it is no key of it."""
+        fits = key.startswith(self.before) and key.endswith(self.after)
+        if not fits or len(key) < len(self.before) + len(self.after):
+            return None
+        return key[len(self.before) : len(key) - len(self.after)]
+
+
+def parts_of(where: str, options: Mapping[str, object]) -> list[Part]:
+    """The parts that a layout declares, the one that blocks are listed by first.
+
+    Raises Refused for what is none.
+    """
+    declared = options.get("keys")
+    if options.keys() != {"keys"} or not isinstance(declared, Mapping) or not declared:
+        raise Refused(
+            f"{where}: layout native wants the keys of each part",
+            hint='native("user:{id}", "hash", sessions=("user:{id}:sessions", "set"))',
+        )
+    parts = []
+    for field, given in declared.items():
+        match given:
+            case [str(template), str(type_)] if type_ in TYPES:
+                parts.append(Part(str(field), *_template(where, template), TYPES[type_]))
+            case _:
+                raise Refused(
+                    f"{where}: {field or 'the record'} wants a key and a type, not {given!r}",
+                    hint=f"types: {', '.join(TYPES)}",
+                )
+    parts.sort(key=lambda part: part.field != "")
+    if parts[0].field == "" and parts[0].type.name not in _ROOT:
+        raise Refused(
+            f"{where}: a {parts[0].type.name} can't hold the fields of the record",
+            hint=f"use {', '.join(sorted(_ROOT))}, or give the part a field",
+        )
+    return parts
+
+
+def _template(where: str, template: str) -> tuple[bytes, bytes]:
+    pieces = [""]
+    at = 0
+    for found in _PLACE.finditer(template):
+        pieces[-1] += template[at : found.start()]
+        at = found.end()
+        if found[0] == "{id}":
+            pieces.append("")
+        elif len(found[0]) == 2:
+            pieces[-1] += found[0][0]
+        else:
+            pieces += ["", ""]  # no such placeholder
+    pieces[-1] += template[at:]
+    if len(pieces) != 2:
+        raise Refused(
+            f"{where}: {template!r} is no key: it wants {{id}} once",
+            hint="a brace itself is written twice: {{user:{id}}}:sessions",
+        )
+    return pieces[0].encode(), pieces[1].encode()
+
+
+class NativeForm(OneKey):
+    """Several keys for a block, each of a type of its own."""
+
+    def __init__(
+        self, wire: Wire, cls: str, where: str, rules: Representation, parts: Sequence[Part]
+    ) -> None:
+        super().__init__(wire, cls, "", rules)
+        self._lead, *self._others = parts
+        self._parts = parts
+        self.type = self._lead.type.redis
+        self.pattern = glob(self._lead.before) + b"*" + glob(self._lead.after)
+        self._cluster = wire.servers.cluster
+        ids = (b"1", b"22")
+        if self._cluster and any(len({slot_of(p.key(id)) for p in parts}) > 1 for id in ids):
+            raise Refused(
+                f"{where}: the keys of one block lie in different slots of the cluster",
+                hint="give them one hash tag: {{user:{id}}} and {{user:{id}}}:sessions",
+            )
+
+    # ------------------------------------------------------------ keys
+
+    def key(self, id: Value) -> bytes:
+        key = super().key(id)
+        if self.suffix(key) is None:
+            self._unfit(id, "", "its key would be taken for one of another part")
+        if (
+            self._cluster
+            and b"}" in key[len(self._lead.before) :][: -len(self._lead.after) or None]
+        ):
+            self._unfit(id, "", "it would end the hash tag of its keys")
+        return key
+
+    def _key(self, id: bytes) -> bytes:
+        return self._lead.key(id)
+
+    def suffix(self, key: bytes) -> bytes | None:
+        if any(part.id(key) is not None and self._is_narrower(part) for part in self._others):
+            return None
+        return self._lead.id(key)
+
+    def _is_narrower(self, part: Part) -> bool:
+        lead = self._lead
+        return len(part.before) + len(part.after) > len(lead.before) + len(lead.after)
+
+    # ------------------------------------------------------------ reading
+
+    def read(self, keys: Sequence[bytes]) -> list[Found]:
+        units = [Unit(key, self._reading(key)) for key in keys]
+        return [
+            self._gathered(key, replies)
+            for key, replies in zip(keys, self._wire.run(units), strict=True)
+        ]
+
+    def _reading(self, key: bytes) -> list[Command]:
+        id_ = self._lead.id(key) or b""
+        return [
+            command
+            for part in self._parts
+            for command in (part.type.get(part.key(id_)), ("PEXPIRETIME", part.key(id_)))
+        ]
+
+    def _gathered(self, key: bytes, replies: Sequence[Reply]) -> Found:
+        fields: dict[bytes, Any] = {}
+        deadlines = set()
+        size = len(key)
+        id_ = self._lead.id(key) or b""
+        for part, held, expires in zip(self._parts, replies[::2], replies[1::2], strict=True):
+            for reply in (held, expires):
+                if isinstance(reply, Exception):
+                    return self._failed(part.key(id_), reply)
+            if expires == -2:
+                if part is self._lead:
+                    return None
+                held = None
+            else:
+                deadlines.add(expires)
+                size += _size(held)
+            fields[part.field.encode("utf-8", "surrogatepass")] = held
+        if len(deadlines) > 1:
+            return Terminal(
+                f"{names.shown(key)}: its keys have different deadlines, and a block has one",
+                where=self._wire.where,
+            )
+        expires = deadlines.pop()
+        return Raw(key, fields, None, None if expires < 0 else expires, size)
+
+    def block(self, id: Value, raw: Raw) -> Block:
+        return Block(id, self._rules.partition(self.record(raw, "copy")), raw.expires)
+
+    def record(self, raw: Raw, reader: str) -> Record:
+        """The aggregate, its parts read by ``copy`` or ``observe``. Raises Damaged."""
+        record: Record = {}
+        for part, held in zip(self._parts, raw.fields.values(), strict=True):
+            path = escape(part.field) if part.field else ""
+            read = part.type.copy if reader == "copy" else part.type.observe
+            try:
+                value = read(held) if held is not None else part.type.empty()
+            except (ValueError, RecursionError) as error:
+                raise Damaged(path, f"no {part.type.name}: {error}") from None
+            if not part.field:
+                if type(value) is not dict:
+                    raise Damaged(path, "it is no record")
+                record |= value
+            elif held is not None or value is not None:
+                if part.field in record:
+                    raise Damaged(path, "the record has a field of this name, too")
+                record[part.field] = value
+        return record
+
+    # ------------------------------------------------------------ writing
+
+    def encode(self, block: Block) -> Encoded:
+        encoded = super().encode(block)
+        sizes = (len(x) for x in encoded.fields)
+        encoded.size += sum(sizes)
+        return encoded
+
+    def _check(self, patch: Any) -> None:
+        """What fits is known only with the whole block."""
+
+    def _changes(self, session: Session, key: bytes, patch: Any) -> list[Command]:
+        id_ = self._lead.id(key) or b""
+        if self._others:
+            session.ask(("WATCH", *(part.key(id_) for part in self._others)))
+        found = self._gathered(key, session.ask(*self._reading(key)))
+        if not isinstance(found, Raw):
+            raise self._absent(key) if found is None else found
+        return self._patched(patch, found)
+
+    def _encoded(self, id: Value, entries: Any) -> tuple[dict[bytes, bytes], dict[str, Any]]:
+        try:
+            record = dict(assemble(entries))
+        except (*UNFIT, CorruptBlock) as error:
+            self._unfit(id, "", f"it can't be held: {error}")
+        fields = [part.field for part in self._others]
+        found: dict[str, Any] = {}
+        for part in reversed(self._parts):
+            if part.field == "":
+                value: Value = record
+            elif part.field in record:
+                value = record.pop(part.field)
+            elif part.type.empty() is None:
+                continue
+            else:
+                self._unfit(
+                    id, escape(part.field), f"{part.field} is absent, and would come back empty"
+                )
+            found[part.field] = self._part(id, part, value)
+        if self._lead.field and record:
+            left = escape(next(iter(record)))
+            self._unfit(id, left, f"{left} is no part of the layout ({', '.join(fields)} are)")
+        if not found.get(self._lead.field):
+            self._unfit(id, "", "nothing would lie under its first key")
+        data = {
+            str(arg).encode() if not isinstance(arg, bytes) else arg: b""
+            for commands in found.values()
+            for command in commands
+            for arg in command[1:]
+        }
+        return data, found
+
+    def _part(self, id: Value, part: Part, value: Value) -> list[Command]:
+        """The commands that put a part, their keys left out; none for an empty one."""
+        path = escape(part.field) if part.field else ""
+        try:
+            commands, held = part.type.put(value)
+            same = equal(part.type.copy(held) if commands else part.type.empty(), value)
+        except UNFIT as error:
+            self._unfit(id, path, f"{path or 'the record'} is no {part.type.name}: {error}")
+        if not same:
+            self._unfit(id, path, f"a {part.type.name} would give {path or 'it'} back otherwise")
+        return commands
+
+    def _whole(self, each: Encoded) -> list[Command]:
+        id_ = self._lead.id(each.key) or b""
+        places = {part.field: part.key(id_) for part in self._parts}
+        commands: list[Command] = [("UNLINK", *places.values())]
+        for field, puts in each.notes.items():
+            place = places[field]
+            commands += [(put[0], place, *put[1:]) for put in puts]
+            if puts and each.block.expires is not None:
+                commands.append(("PEXPIREAT", place, each.block.expires))
+        return commands
+
+    def delete(self, keys: Sequence[bytes]) -> None:
+        ids = [(key, self._lead.id(key) or b"") for key in keys]
+        self._send(
+            (key, [("UNLINK", *(part.key(id_) for part in self._parts))]) for key, id_ in ids
+        )
+
+
+def _size(held: Reply) -> int:
+    if isinstance(held, list):
+        return sum(map(_size, held))
+    return len(held) if isinstance(held, bytes) else 0
