@@ -135,7 +135,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The frozen answer to "what would this revision do now".
 
     Of its digests ``declared`` covers the script and where its stores lie, ``fingerprint`` the
-    schema of the sources too, ``targets`` the schema of the targets.
+    schema of the sources too, ``targets`` the schema of the targets. ``digest`` is of the plan
+    itself: one that was edited is refused.
     """
 
     format: int = FORMAT
@@ -150,6 +151,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     moves: list[MovePlan]
     findings: list[Finding]
     gates: list[str]
+    digest: str = ""
 
     @property
     def blocks(self) -> int:

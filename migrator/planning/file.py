@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from pathlib import Path
@@ -10,23 +11,39 @@ import msgspec
 
 from migrator.errors import Failed, Refused
 from migrator.model.plan import FORMAT, Plan
+from migrator.model.value import show
 
 
 class _Head(msgspec.Struct):
     format: int
 
 
+def sealed(plan: Plan) -> Plan:
+    """The plan with the digest of all that it says."""
+    return msgspec.structs.replace(plan, digest=_digest(msgspec.to_builtins(plan)))
+
+
+def _digest(told: dict[str, object]) -> str:
+    """The digest of a plan's JSON, however it is laid out; of what it says, not of how a later
+    version would say it."""
+    rest = {name: value for name, value in told.items() if name != "digest"}
+    return hashlib.sha256(msgspec.json.encode(rest, order="deterministic")).hexdigest()
+
+
 def encode_plan(plan: Plan) -> bytes:
     """The bytes of a plan file."""
-    return msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(sealed(plan)), indent=1) + b"\n"
 
 
 def decode_plan(data: bytes, where: str) -> Plan:
-    """The plan in a file. Raises Refused for a corrupt or foreign one, or a newer format."""
+    """The plan in a file. Raises Refused for a corrupt or foreign one, one that was changed after
+    it was made, or a newer format."""
     try:
         head = msgspec.json.decode(data, type=_Head)
         if head.format <= FORMAT:
-            return msgspec.json.decode(data, type=Plan)
+            plan = msgspec.json.decode(data, type=Plan)
+            _check_digest(plan, msgspec.json.decode(data), where)
+            return plan
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refused(
             f"this is no plan of Migrator, or it was damaged: {error}",
@@ -38,6 +55,16 @@ def decode_plan(data: bytes, where: str) -> Plan:
         where=where,
         hint="use the version that made it, or make a new plan: migrator plan REVISION",
     )
+
+
+def _check_digest(plan: Plan, told: dict[str, object], where: str) -> None:
+    """A plan is what was reviewed: who wants another one changes the script, and plans again."""
+    if plan.digest != _digest(told):
+        raise Refused(
+            "this plan was changed after it was made",
+            where=where,
+            hint=f"make a new one: migrator plan {show(plan.revision)}",
+        )
 
 
 def write_plan(plan: Plan, path: Path) -> None:

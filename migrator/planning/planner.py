@@ -14,6 +14,7 @@ import msgspec
 from migrator.model.move import At, Tables
 from migrator.model.plan import Finding, KindCount, MovePlan, Place, Plan
 from migrator.model.value import Kind
+from migrator.planning.file import sealed
 from migrator.planning.inference import inferred
 from migrator.planning.survey import PAGE, Survey, Surveyor
 from migrator.planning.tally import Issues
@@ -66,18 +67,20 @@ def make_plan(
             made = msgspec.structs.replace(made, tables=route.move.target.tables)
         moves.append(made)
         findings += survey.issues.findings(route.cls)
-    return Plan(
-        revision=subject.revision,
-        message=subject.message,
-        env=subject.env,
-        made=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        declared=declaration(subject),
-        fingerprint=fingerprint(subject, routes, [move.tables for move in moves], retry),
-        targets=target_fingerprint(routes, retry),
-        full=full,
-        moves=moves,
-        findings=sorted(findings, key=lambda f: (_ORDER[f.severity], f.code, f.cls, f.path)),
-        gates=GATES,
+    return sealed(
+        Plan(
+            revision=subject.revision,
+            message=subject.message,
+            env=subject.env,
+            made=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+            declared=declaration(subject),
+            fingerprint=fingerprint(subject, routes, [move.tables for move in moves], retry),
+            targets=target_fingerprint(routes, retry),
+            full=full,
+            moves=moves,
+            findings=sorted(findings, key=lambda f: (_ORDER[f.severity], f.code, f.cls, f.path)),
+            gates=GATES,
+        )
     )
 
 

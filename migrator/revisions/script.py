@@ -18,6 +18,7 @@ from types import ModuleType
 from migrator.errors import MigratorError, Refused
 from migrator.model.move import Move
 from migrator.revisions.declared import check_move
+from migrator.revisions.helpers import text_digest
 
 _ID = re.compile(r"[A-Za-z0-9_]+")
 # These words stand for revisions on the command line, hence no revision can have them as a name.
@@ -29,8 +30,8 @@ _ALEMBIC_ONLY = ("depends_on", "branch_labels")
 class Revision:
     """One versioned migration script and what it declares.
 
-    ``digest`` is the SHA-256 of the source text, ``lines`` where its names are set and
-    ``move_lines`` where each move stands.
+    ``digest`` is the SHA-256 of the source text and of the project's own modules that it imports,
+    ``lines`` where its names are set and ``move_lines`` where each move stands.
     """
 
     id: str
@@ -89,7 +90,7 @@ def load_script(file: Path) -> Revision:
     tree = _parse(source, file)
     module = _run(tree, source, file)
     lines, move_lines = _lines(tree)
-    return _Script(file, source, module, lines, move_lines).revision()
+    return _Script(file, text_digest(source, tree), module, lines, move_lines).revision()
 
 
 def _parse(source: bytes, file: Path) -> ast.Module:
@@ -155,7 +156,7 @@ class _Script:
     """A script that has run, on its way to a Revision."""
 
     file: Path
-    source: bytes
+    digest: str
     module: ModuleType
     lines: Mapping[str, int]
     move_lines: tuple[int, ...]
@@ -176,7 +177,7 @@ class _Script:
             doc,
             self.file,
             moves,
-            hashlib.sha256(self.source).hexdigest(),
+            self.digest,
             self.lines,
             lines,
         )

@@ -9,9 +9,9 @@ metadata = sa.MetaData()
 run = sa.Table(
     "migrator_run",
     metadata,
-    sa.Column("id", sa.String(80), primary_key=True),
-    sa.Column("env", sa.String(80), nullable=False),
-    sa.Column("revision", sa.String(80), nullable=False),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("env", sa.Text, nullable=False),
+    sa.Column("revision", sa.Text, nullable=False),
     sa.Column("fingerprint", sa.String(64), nullable=False),
     sa.Column("plan", sa.Text, nullable=False),
     sa.Column("phase", sa.String(20), nullable=False),
@@ -24,9 +24,9 @@ run = sa.Table(
 move = sa.Table(
     "migrator_move",
     metadata,
-    sa.Column("run", sa.String(80), primary_key=True),
+    sa.Column("run", sa.Text, primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("cls", sa.String(200), nullable=False),
+    sa.Column("cls", sa.Text, nullable=False),
     sa.Column("source", sa.Text, nullable=False),
     sa.Column("target", sa.Text, nullable=False),
     sa.Column("open", sa.Boolean, nullable=False),
@@ -35,7 +35,7 @@ move = sa.Table(
 task = sa.Table(
     "migrator_task",
     metadata,
-    sa.Column("run", sa.String(80), primary_key=True),
+    sa.Column("run", sa.Text, primary_key=True),
     sa.Column("move", sa.Integer, primary_key=True),
     sa.Column("work", sa.String(20), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True),
@@ -51,11 +51,11 @@ log = sa.Table(
     "migrator_log",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("run", sa.String(80), nullable=False, index=True),
+    sa.Column("run", sa.Text, nullable=False, index=True),
     sa.Column("at", sa.Float, nullable=False),
-    sa.Column("who", sa.String(200), nullable=False),
-    sa.Column("host", sa.String(200), nullable=False),
-    sa.Column("job", sa.String(200), nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("job", sa.Text, nullable=False),
     sa.Column("event", sa.String(80), nullable=False),
     sa.Column("detail", sa.Text, nullable=False),
 )
@@ -63,7 +63,7 @@ log = sa.Table(
 quarantine = sa.Table(
     "migrator_quarantine",
     metadata,
-    sa.Column("run", sa.String(80), primary_key=True),
+    sa.Column("run", sa.Text, primary_key=True),
     sa.Column("move", sa.Integer, primary_key=True),
     sa.Column("key", sa.String(700), primary_key=True),
     sa.Column("shown", sa.Text, nullable=False),
@@ -75,7 +75,7 @@ quarantine = sa.Table(
 lease = sa.Table(
     "migrator_lease",
     metadata,
-    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
     sa.Column("holder", sa.Text, nullable=False),
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("counter", sa.Integer, nullable=False),
@@ -85,7 +85,7 @@ lease = sa.Table(
 stamp = sa.Table(
     "migrator_stamp",
     metadata,
-    sa.Column("env", sa.String(80), primary_key=True),
-    sa.Column("revision", sa.String(80), primary_key=True),
+    sa.Column("env", sa.Text, primary_key=True),
+    sa.Column("revision", sa.Text, primary_key=True),
     sa.Column("at", sa.Float, nullable=False),
 )

@@ -197,6 +197,30 @@ def test_a_plan_of_a_newer_format(shop: Project) -> None:
 
 
 @leaves
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"create": 3', '"create": 2'), ('"oversize": "refuse"', '"oversize": "quarantine"'),
+     ('"digest": "', '"digest": "0'), ('"severity": "error"', '"severity": "note"')],
+)  # fmt: skip
+def test_a_plan_that_was_edited(shop: Project, old: str, new: str) -> None:
+    shop.done("plan", "-o", "p.json")
+    path = shop.root / "p.json"
+    text = path.read_text()
+    # Another layout of the same JSON is the same plan.
+    path.write_text(json.dumps(json.loads(text)))
+    shop.done("show", "p.json")
+    edited = (
+        text.replace(old, new) if old in text else text.replace('"full": false', '"full": true')
+    )
+    assert edited != text
+    path.write_text(edited)
+    for command in ("show", "apply"):
+        told = refused(shop(command, "p.json"))
+        assert told.startswith("refused: p.json: this plan was changed after it was made")
+        assert "migrator plan 0001" in told
+
+
+@leaves
 def test_a_stale_plan(shop: Project) -> None:
     shop.done("plan", "-o", "p.json")
     shop.change("ALTER TABLE game ADD COLUMN extra TEXT")

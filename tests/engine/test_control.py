@@ -123,3 +123,35 @@ def test_a_run_from_begin_to_end_with_a_long_odd_key(on_postgresql: Path) -> Non
         told = [event["event"] for event in commands.events(project, "0001")]
         assert told[-1] == "finished"
         assert commands.status(project)[0].phase == "finished"
+
+
+def test_names_of_any_length(config: Path) -> None:
+    """PostgreSQL refuses what is longer than a column is declared; run ids hold the revision's."""
+    env, revision = "e" * 110, "r" * 110
+    config.write_text(config.read_text().replace("env.test", f"env.{env}"))
+    script = config.parent / "migrations" / "0001_rounds.py"
+    script.write_text(script.read_text().replace('"0001"', f'"{revision}"'))
+    with commands.Project(config, env) as project:
+        fill(source(project), [(str(n), game(n)) for n in range(5)])
+        plan = commands.plan(project, revision)
+        commands.save_plan(project, plan)
+        assert commands.show(project, revision) == plan
+        run = commands.apply(project, plan).run
+        assert run.startswith(revision)
+        commands.rollback(project, revision)
+        commands.apply(project, plan)
+        commands.finish(project, revision, keep_source=True)
+        assert commands.status(project)[0].phase == "finished"
+        assert commands.events(project, revision)[-1]["event"] == "finished"
+
+
+def test_a_control_database_of_an_older_version_is_brought_up_to_date(on_postgresql: Path) -> None:
+    with commands.Project(on_postgresql, "test") as project, project.control.transaction() as c:
+        c.execute(sa.text("ALTER TABLE migrator_run ALTER COLUMN id TYPE varchar(80)"))
+        c.execute(sa.text("UPDATE migrator_state_version SET version_num = '0001'"))
+    with commands.Project(on_postgresql, "test") as project, project.control.transaction() as c:
+        kind = "SELECT data_type FROM information_schema.columns WHERE column_name = 'id' "
+        kind += "AND table_name = 'migrator_run'"
+        assert c.execute(sa.text(kind)).scalar_one() == "text"
+        version = "SELECT version_num FROM migrator_state_version"
+        assert c.execute(sa.text(version)).scalar_one() == "0002"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import hashlib
+import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ import pytest
 from migrator.errors import Refused
 from migrator.model.move import At, Move, tables
 from migrator.revisions import Graph, check, heads, history, load
+from migrator.revisions.helpers import text_digest
 
 PINNED = "cb9be2eb43c218847bf9747e5c5987d69f1fc956e481ca9c64de68404e8a8509"
 
@@ -442,6 +447,87 @@ def test_a_changed_script_is_read_anew(folder: Path) -> None:
 
 
 # ----------------------------------------------------------------------------- fingerprint
+
+
+OWN = """
+from dataclasses import dataclass
+from {module} import factor
+from migrator.model.evolution.base import Evolution, Laws
+
+@dataclass(frozen=True)
+class Own(Evolution):
+    laws = Laws()
+    def describe(self): return "own"
+    def forward(self, old): return old
+    def backward(self, new, old=None): return new
+
+move = Move("Game", source=At("shop", "game"), target=At("docs", "games"), evolve=[Own()])
+"""
+
+
+class TestHelpers:
+    """What a script's functions do may stand in modules beside it."""
+
+    @pytest.fixture
+    def beside(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+        monkeypatch.syspath_prepend(str(folder.parent))
+        before = set(sys.modules)
+        yield folder.parent
+        for name in set(sys.modules) - before:
+            del sys.modules[name]
+
+    def of(self, folder: Path, module: str) -> str:
+        for name in [n for n in sys.modules if n.partition(".")[0].startswith("helping")]:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+        script(folder, "0001", None, OWN.format(module=module))
+        return load(folder).fingerprint("0001")
+
+    def test_a_changed_helper_is_a_changed_script(self, folder: Path, beside: Path) -> None:
+        (beside / "helping.py").write_text("factor = 1\n")
+        one = self.of(folder, "helping")
+        assert one == self.of(folder, "helping")
+        (beside / "helping.py").write_text("factor = 2\n")
+        assert one != self.of(folder, "helping")
+
+    def test_so_is_a_helper_of_a_helper(self, folder: Path, beside: Path) -> None:
+        package = beside / "helping_package"
+        (package / "deep").mkdir(parents=True)
+        for name in ("", "deep/"):
+            (package / f"{name}__init__.py").write_text("")
+        (package / "top.py").write_text("from .deep import far\nfactor = far.factor\n")
+        (package / "deep" / "far.py").write_text("factor = 1\n")
+        one = self.of(folder, "helping_package.top")
+        for changed in ("deep/far.py", "deep/__init__.py", "__init__.py", "top.py"):
+            file = package / changed
+            text = file.read_text()
+            file.write_text(text + "# another\n")
+            assert one != self.of(folder, "helping_package.top"), changed
+            file.write_text(text)
+        (package / "other.py").write_text("nobody imports it\n")
+        assert one == self.of(folder, "helping_package.top")
+
+    def test_modules_imported_late_count_from_the_start(self, folder: Path, beside: Path) -> None:
+        (beside / "helping.py").write_text("factor = 1\ndef f():\n    import helping_late\n")
+        (beside / "helping_late.py").write_text("x = 1\n")
+        one = self.of(folder, "helping")
+        importlib.import_module("helping_late")
+        assert one == load(folder).fingerprint("0001")
+        (beside / "helping_late.py").write_text("x = 2\n")
+        assert one != self.of(folder, "helping")
+
+    def test_installed_modules_do_not_count(self, folder: Path) -> None:
+        tree = ast.parse("import json, msgspec, sqlalchemy.engine, migrator, nowhere_at_all")
+        assert text_digest(b"", tree) == hashlib.sha256(b"").hexdigest()
+
+    def test_what_is_data_is_told_by_what_it_says(self, folder: Path, beside: Path) -> None:
+        (beside / "helping.py").write_text("name = 'games'\n")
+        body = 'from helping import name\nmove = Move("Game", source=At("shop", "game"), '
+        body += 'target=At("docs", name))\n'
+        script(folder, "0001", None, body)
+        one = load(folder).fingerprint("0001")
+        (beside / "helping.py").write_text("# a comment\nname = 'games'\n")
+        assert one == load(folder).fingerprint("0001")
 
 
 class TestFingerprint:
