@@ -11,6 +11,15 @@ from typing import Literal
 from migrator.model.move import Layout
 
 
+def cassandra_row(columns: str | Sequence[str] = ()) -> Layout:
+    """Describe a table of Cassandra with a row for each block (layout ``row``).
+
+    ``columns`` are entries, by access path, that get a column of their own; all others lie in
+    a map, each as a cell of the row.
+    """
+    return Layout("row", {"columns": _names(columns)} if columns else {})
+
+
 def cassandra_table(
     *,
     key: str | Sequence[str] | None = None,
@@ -103,6 +112,104 @@ def redis_native(
     for name, (template, kind) in {**(parts or {}), **more_parts}.items():
         keys[name] = [template, kind]
     return Layout("native", {"keys": keys})
+
+
+def index(
+    name: str,
+    hash: str | None = None,
+    sort: str | None = None,
+    *,
+    local: bool = False,
+    project: Literal["all", "keys"] | Sequence[str] = "all",
+) -> Mapping[str, object]:
+    """Describe a secondary index of DynamoDB by the attributes that are its keys.
+
+    An attribute is text unless it says otherwise: ``"score:N"``, ``"digest:B"``. A ``local``
+    index has the table's partition key and a ``sort`` of its own. ``project`` is what the index
+    repeats: ``all``, ``keys``, or a list of attributes.
+    """
+    given = {"name": name, "hash": hash, "sort": sort, "local": local or None}
+    shown = project if isinstance(project, str) else list(project)
+    return {k: x for k, x in given.items() if x is not None} | {"project": shown}
+
+
+def item(
+    key: str = "id",
+    *,
+    expires: str | None = None,
+    attributes: Mapping[str, str] | None = None,
+    indexes: Sequence[Mapping[str, object]] = (),
+    billing: Literal["on-demand", "provisioned"] = "on-demand",
+    read_units: int = 0,
+    write_units: int = 0,
+) -> Layout:
+    """Describe a table of DynamoDB with an item for each block (layout ``item``).
+
+    ``key`` names the key attribute, with its type where that is not text (``"id:N"``); ``expires``
+    the TTL attribute. ``attributes`` are made of others for the indexes, by template
+    (``{"gsi1pk": "GENRE#{genre}"}``); ``indexes`` come from ``index``. A provisioned table takes
+    its units per second.
+    """
+    return _dynamodb(
+        "item", {"key": key}, expires, attributes, indexes, billing, read_units, write_units
+    )
+
+
+def item_collection(
+    pk: str,
+    sk: str = "{entry}",
+    *,
+    entries: Mapping[str, str] | None = None,
+    keys: tuple[str, str] = ("pk", "sk"),
+    class_attribute: str | None = None,
+    expires: str | None = None,
+    attributes: Mapping[str, str] | None = None,
+    indexes: Sequence[Mapping[str, object]] = (),
+    billing: Literal["on-demand", "provisioned"] = "on-demand",
+    read_units: int = 0,
+    write_units: int = 0,
+) -> Layout:
+    """Describe items of DynamoDB, one for each entry of a block (layout ``item-collection``).
+
+    ``pk`` and ``sk`` are templates: ``PLAYER#{id}``, ``ORDER#{date}#{id}#{entry}``; slots are the
+    identifier, a part of a composite one (``{id[0]}``), access paths, padded numbers
+    (``{number:05}``), and ``{entry}`` at the end of ``sk``. ``entries`` says what stands for it
+    by pattern: ``{"rounds[*]": "ROUND#{index:05}", "": "PROFILE"}``; the rest is named by access
+    path. ``keys`` names the key attributes; ``class_attribute`` one that holds the class. Several
+    classes may share a table. The other options are those of ``item``.
+    """
+    own = {
+        "pk": pk,
+        "sk": sk,
+        "entries": dict(entries or {}),
+        "keys": list(keys),
+        "class_attribute": class_attribute,
+    }
+    return _dynamodb(
+        "item-collection", own, expires, attributes, indexes, billing, read_units, write_units
+    )
+
+
+def _dynamodb(
+    name: str,
+    own: Mapping[str, object],
+    expires: str | None,
+    attributes: Mapping[str, str] | None,
+    indexes: Sequence[Mapping[str, object]],
+    billing: str,
+    read_units: int,
+    write_units: int,
+) -> Layout:
+    options: dict[str, object] = {
+        **own,
+        "expires": expires,
+        "attributes": dict(attributes or {}),
+        "indexes": list(indexes),
+        "billing": billing,
+        "read_units": read_units,
+        "write_units": write_units,
+    }
+    return Layout(name, {word: given for word, given in options.items() if given})
 
 
 def _names(given: str | Sequence[str]) -> list[str]:

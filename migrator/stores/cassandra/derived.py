@@ -11,6 +11,7 @@ import re
 import zlib
 from dataclasses import dataclass
 
+from migrator.model.path import child
 from migrator.model.value import Record, Value, show
 from migrator.stores.cassandra.columns import Unfit
 from migrator.stores.cassandra.columns_nested import Type
@@ -44,14 +45,19 @@ class Derived:
         """Whether the block key alone gives it."""
         return self.source is None
 
-    def value(self, id: Value, record: Record) -> Value:
-        """The column's value for a block. Raises Unfit where there is none."""
-        if self.source is not None and record.get(self.source) is None:
-            raise Unfit(f"{self.text}: there is no value", self.source)
-        found = id if self.source is None else record[self.source]
+    def value(self, key: bytes, record: Record) -> Value:
+        """The column's value for a block whose key has these bytes.
+
+        Raises Unfit where there is none.
+        """
+        if self.source is None:
+            return zlib.crc32(key) % self.buckets
+        found = record.get(self.source)
+        if found is None:
+            raise Unfit(f"{self.text}: there is no value", child("", self.source))
         if self.buckets:
             return zlib.crc32(show(found).encode("utf-8", "surrogatepass")) % self.buckets
-        return _part(found, self.part, self.source or "") if self.part else found
+        return _part(found, self.part, child("", self.source))
 
 
 def derived(text: str) -> Derived:

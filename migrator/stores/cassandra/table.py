@@ -8,11 +8,13 @@ columns are, ``table_rows.py`` for how an aggregate lies in them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Protocol
 
 from migrator.errors import Refused, Terminal
 from migrator.model.block import Address, Block, Patch
+from migrator.model.canonical import encode
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value, show
@@ -20,11 +22,11 @@ from migrator.ports import Held, Json, Observer, Page, Statistics
 from migrator.stores.cassandra import table_ddl as ddl
 from migrator.stores.cassandra import table_facts as facts
 from migrator.stores.cassandra.locator import Locator
-from migrator.stores.cassandra.table_catalog import table_info
+from migrator.stores.cassandra.table_catalog import table_info, user_types
 from migrator.stores.cassandra.table_read import TableReader, all_columns
 from migrator.stores.cassandra.table_rows import Damaged, Rows
 from migrator.stores.cassandra.table_shape import Shape, TableInfo, shape_of
-from migrator.stores.cassandra.table_spec import Spec, spec_of
+from migrator.stores.cassandra.table_spec import SIDE, Spec, spec_of
 from migrator.stores.cassandra.table_wire import Values, Wire
 from migrator.stores.cassandra.table_write import TableWriter
 
@@ -104,7 +106,7 @@ class TableReading:
 
     def forget(self) -> None:
         """Read the catalogue again when the shape is next needed."""
-        for name in ("_shape", "_rows", "_reader", "_locator", "_writer"):
+        for name in ("_shape", "_rows", "_reader", "_locator", "_writer", "_planned"):
             self.__dict__.pop(name, None)
         self._node.wire.forget()
 
@@ -117,6 +119,7 @@ class TableReading:
     def page(self, range_: Json, position: Json, limit: int) -> Page:
         """Up to ``limit`` blocks of a range after a position (None: from the start)."""
         listed = self._reader.listing(range_, position, limit, all_columns(self._shape))
+        self._reader.timed(listed.rows)
         page = Page([], listed.next)
         for values in listed.rows:
             page.bytes += sum(len(data) for data in values.values() if data is not None)
@@ -135,9 +138,17 @@ class TableReading:
     def read(self, ids: Sequence[Value]) -> list[Block | None]:
         """The blocks of these keys, in their order; None where there is none."""
         blocks: list[Block | None] = []
-        for id, values in zip(ids, self._lookup(ids), strict=True):
+        rows = self._lookup(ids)
+        there = [row for row in rows if row is not None]
+        self._reader.timed(there)
+        timed = iter(there)
+        for id, row in zip(ids, rows, strict=True):
+            values = None if row is None else next(timed)
             try:
-                blocks.append(None if values is None else self._decode(values))
+                block = None if values is None else self._decode(values)
+                # Another kind of key may have the same bytes: that is another block.
+                same = block is not None and encode(block.id) == encode(id)
+                blocks.append(block if same else None)
             except Damaged as error:
                 raise Terminal(
                     f"{show(id)} can't be read: {error}",
@@ -190,6 +201,9 @@ class TableCollection(TableReading):
             names.append(self._spec.locator)
         found = {name: self._info(name) for name in names}
         ddl.check_made(shape, found, self.where)
+        ddl.check_types(
+            self._spec.types, user_types(self._node.wire, self._node.keyspace), self.where
+        )
         missing = [name for name in names if found[name] is None]
         if info is not None and missing and self.count():
             raise Refused(
@@ -209,6 +223,11 @@ class TableCollection(TableReading):
             if self._info(name) is not None:
                 table = ddl.name_in(self._node.keyspace, name)
                 self._node.wire.define(f"DROP TABLE IF EXISTS {table}")
+        made = user_types(self._node.wire, self._node.keyspace) if self._spec.types else {}
+        for name in reversed([name for name in self._spec.types if name in made]):
+            with suppress(Terminal):  # another table still uses it
+                type_ = ddl.name_in(self._node.keyspace, name)
+                self._node.wire.define(f"DROP TYPE IF EXISTS {type_}")
         self.forget()
 
     def schema(self) -> Json:
@@ -228,7 +247,8 @@ class TableCollection(TableReading):
 
     def count(self) -> int:
         """The number of rows, counted range by range: one query would run out of time."""
-        return sum(map(self._reader.count, self.split(16)))
+        estimate = facts.estimate(self._node.wire, self._node.keyspace, self._spec.table)
+        return sum(map(self._reader.count, self.split(max(4, estimate // facts.COUNTED_AT_ONCE))))
 
     def statistics(self) -> Statistics:
         """Counted where the server's estimate says that there are few; bytes from a sample."""
@@ -250,7 +270,8 @@ class TableCollection(TableReading):
 
     def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
         """As ``page``, the keys alone."""
-        listed = self._reader.listing(range_, position, limit, self._shape.id)
+        names = [*self._shape.id, *([SIDE] if self._shape.side else [])]
+        listed = self._reader.listing(range_, position, limit, names)
         return [self._key_of(values) for values in listed.rows], listed.next
 
     def sample(self, size: int) -> list[Block]:
@@ -323,5 +344,6 @@ class TableCollection(TableReading):
         return facts.needs_tag(value)
 
     def same_key(self, id: Value) -> Value:
-        """The key by Cassandra's own comparison, which is by bytes but for decimals that sort."""
-        return facts.same_key(id)
+        """The bytes of the key's columns, and the value of a decimal, by which it may sort."""
+        held = self._planned.key_of(facts.same_key(id))
+        return id if held is None else list(held.values())

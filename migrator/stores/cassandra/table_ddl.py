@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from migrator.errors import Refused
-from migrator.stores.cassandra.columns_nested import Type, names_of, parse_type, quoted
-from migrator.stores.cassandra.table_shape import Column, Role, Shape, TableInfo
+from migrator.stores.cassandra.columns_nested import Type, Types, names_of, parse_type, quoted
+from migrator.stores.cassandra.table_shape import Column, Shape, TableInfo
 from migrator.stores.cassandra.table_spec import SIDE, Key, Projection
 
 
@@ -122,10 +122,17 @@ def _check_like(
         )
 
 
-def roles(shape: Shape) -> dict[str, str]:
-    """The columns of the full table for the fingerprint: type and role."""
-    return {
-        column.name: f"{column.type.cql} {column.role}" if column.role is not Role.REGULAR
-        else column.type.cql
-        for column in shape.columns.values()
-    }  # fmt: skip
+def check_types(wanted: Types, there: Types, where: str) -> None:
+    """Refuse user-defined types that are there already and are others."""
+    for name, fields in wanted.items():
+        lies = there.get(name)
+        if lies is not None and _plain(lies) != _plain(fields):
+            raise Refused(
+                f"the type {name} is there already, with other fields: {', '.join(lies)}",
+                where=where,
+                hint="give the type another name",
+            )
+
+
+def _plain(fields: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(name, _inner(parse_type(text))) for name, text in fields.items()]

@@ -9,12 +9,13 @@ from migrator.model import value as v
 from migrator.model.value import Kind, Value, has_utf8
 from migrator.ports import Cost, Held, How, LayoutFacts, Limits
 from migrator.stores.cassandra.columns import SYSTEM
+from migrator.stores.cassandra.table_rows import MAX_ROW
 from migrator.stores.cassandra.table_shape import TableInfo
 from migrator.stores.cassandra.table_spec import SIDE, Spec
 from migrator.stores.cassandra.table_wire import Wire
-from migrator.stores.cassandra.table_write import MAX_ROW
 
 COUNTED = 100_000
+COUNTED_AT_ONCE = 20_000
 _LARGE_MIB = 100
 
 _NATIVE = {
@@ -62,6 +63,7 @@ KEY_KINDS = frozenset(
         Kind.TIME,
         Kind.TIMESTAMP,
         Kind.UUID,
+        Kind.OBJECT_ID,
         Kind.LIST,
     }
 )
@@ -150,11 +152,16 @@ def findings(
             "cassandra-static",
             "it has static columns: one value for all blocks of a partition",
         )
+    yield from large_partitions(wire, keyspace, spec.table)
+
+
+def large_partitions(wire: Wire, keyspace: str, table: str) -> Iterator[tuple[str, str, str]]:
+    """A warning where a partition is larger than Cassandra bears well."""
     query = (
         "SELECT mebibytes FROM system_views.max_partition_size "
         "WHERE keyspace_name = ? AND table_name = ?"
     )
-    for (size,) in wire.rows(query, [keyspace.encode(), spec.table.encode()]):
+    for (size,) in wire.rows(query, [keyspace.encode(), table.encode()]):
         largest = int.from_bytes(size or b"", "big")
         if largest > _LARGE_MIB:
             yield (

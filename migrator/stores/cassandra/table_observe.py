@@ -136,14 +136,23 @@ class TableObserver(TableReading):
         shape = self._shape
         side = _side(values.get(SIDE))
         record: Record = {}
+        told = side.get("") or {}
+        parts = [
+            self._value(name, values[name] or b"", {"": told[at]} if at in told else {})
+            for at, name in ((f"[{i}]", name) for i, name in enumerate(shape.id))
+        ]
+        key = dict(zip(shape.id, parts, strict=True))
         for name in shape.fields:
-            self._field(name, values.get(name), side.get(name) or {}, record)
+            marks = side.get(name) or {}
+            if name not in key:
+                self._field(name, values.get(name), marks, record)
+            elif marks.get("") != "absent":
+                record[name] = key[name]
         rest = shape.spec.rest
         if rest is not None and (data := values.get(rest)) is not None:
             held = untag(json.loads(data.decode()), side.get(rest) or {})
             assert isinstance(held, dict)
             record.update(held)
-        parts = [self._value(name, values[name] or b"", {}) for name in shape.id]
         whole = [values[name] for name in shape.key.columns] if shape.located else None
         expires = self._expires(values, side)
         id = parts[0] if len(parts) == 1 else parts
@@ -158,8 +167,7 @@ class TableObserver(TableReading):
     def _field(self, name: str, data: bytes | None, marks: Marks, record: Record) -> None:
         shape, mark = self._shape, marks.get("")
         if data is not None:
-            if mark != "absent" or name not in shape.id:
-                record[name] = self._value(name, data, marks)
+            record[name] = self._value(name, data, marks)
             return
         column = shape.columns[name]
         if mark in ("empty", "empty set") and column.multicell:

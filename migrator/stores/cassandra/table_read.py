@@ -7,13 +7,19 @@ nothing but static columns, and so no row.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from migrator.ports import Json
 from migrator.stores.cassandra.columns_nested import quoted
+from migrator.stores.cassandra.table_rows import deadline, side_of
 from migrator.stores.cassandra.table_shape import Shape
-from migrator.stores.cassandra.table_wire import Bytes, Name, Row, Statement, Values, Wire
+from migrator.stores.cassandra.table_spec import SIDE
+from migrator.stores.cassandra.table_wire import NOW, Bytes, Name, Row, Statement, Values, Wire
+
+# Longer than reading a row by its key takes.
+_EARLY_MS = 250
 
 
 @dataclass
@@ -121,12 +127,42 @@ class TableReader:
             row: Values = dict(zip(names, rows[0], strict=True)) if rows else {}
             yield row if row and self.is_row(row) else None
 
+    def timed(self, rows: list[Values]) -> None:
+        """Read again, with the server's time, those rows whose cells alone say how long they live.
+
+        A life is told in seconds from when the query began. What is read early in a second of
+        the server's may be of the second before and is read once more, so that a deadline is the
+        same however often it is asked for.
+        """
+        names = [*all_columns(self._shape), NOW]
+        left = [i for i, row in enumerate(rows) if _lives(row)]
+        while left:
+            keys = [tuple(rows[i][name] or b"" for name in self._shape.key.columns) for i in left]
+            again = []
+            for i, row in zip(left, self.by_key(keys, names), strict=True):
+                if row is None:
+                    continue  # it has ended since: its deadline was no more than that
+                rows[i] = row
+                if int.from_bytes(row[NOW] or b"", "big") % 1000 < _EARLY_MS:
+                    again.append(i)
+            left = again
+            if left:
+                time.sleep(_EARLY_MS / 1000)
+
     def partition(self, key: Sequence[bytes], names: Sequence[Name], limit: int) -> list[Values]:
         """Some rows of one partition."""
         where = " AND ".join(f"{quoted(column)} = ?" for column in self._partition)
         query = _query(names, self._table, f" WHERE {where} LIMIT ?")
         rows = self._wire.rows(query, [*key, limit.to_bytes(4, "big")])
         return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _lives(row: Values) -> bool:
+    """Whether some cell ends, and nothing tells exactly when."""
+    ends = any(
+        type(name) is tuple and name[0] == "ttl" and x is not None for name, x in row.items()
+    )
+    return ends and deadline(side_of(row.get(SIDE))) is None
 
 
 def all_columns(shape: Shape) -> list[Name]:
@@ -136,9 +172,13 @@ def all_columns(shape: Shape) -> list[Name]:
 
 def selected(names: Sequence[Name]) -> str:
     """Columns, and functions of columns, as a query names them."""
-    return ", ".join(
-        quoted(name) if isinstance(name, str) else f"{name[0]}({quoted(name[1])})" for name in names
-    )
+    return ", ".join(map(_selected, names))
+
+
+def _selected(name: Name) -> str:
+    if name == NOW:
+        return "toUnixTimestamp(now())"
+    return quoted(name) if isinstance(name, str) else f"{name[0]}({quoted(name[1])})"
 
 
 def _query(names: Sequence[Name], table: str, where: str, distinct: str = "") -> str:

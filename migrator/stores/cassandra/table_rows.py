@@ -18,10 +18,16 @@ from migrator.stores.cassandra.columns import SCALARS, Marks, Unfit
 from migrator.stores.cassandra.columns_nested import is_null, pieces
 from migrator.stores.cassandra.table_shape import Column, Role, Shape
 from migrator.stores.cassandra.table_spec import SIDE, Key
-from migrator.stores.cassandra.table_wire import Values
+from migrator.stores.cassandra.table_wire import NOW, Values
 
 # The parts of a key, and a partition key as a whole, take two bytes for their length.
 MAX_KEY = 65_535
+# Half a segment of the commit log: a larger mutation is refused.
+MAX_ROW = 16 * 1024 * 1024 - 100_000
+MAX_TTL = 20 * 365 * 24 * 3600
+
+# How the deadline is named among the paths of a block.
+EXPIRES = "(expires)"
 
 Side = dict[str, Marks]
 
@@ -111,9 +117,29 @@ class Rows:
         self._derive(row, record)
         self._check_keys(row)
         if block.expires is not None:
-            side[""] = {"": ["expires", str(block.expires)]}
+            self._check_deadline(block.expires)
+        if block.expires is not None:
+            side.setdefault("", {})[""] = ["expires", str(block.expires)]
         self._keep(side, row)
+        if row.size > MAX_ROW:
+            raise Unfit(
+                f"its row has {row.size:,} bytes, over the {MAX_ROW:,} that Cassandra takes"
+            )
         return row
+
+    def _check_deadline(self, expires: int) -> None:
+        if expires - time.time() * 1000 > MAX_TTL * 1000:
+            raise Unfit(
+                "its deadline is more than 20 years away, the longest that Cassandra keeps",
+                EXPIRES,
+            )
+        static = [column.name for column in self.shape.static]
+        if static:
+            raise Unfit(
+                f"it has a deadline, and its static columns {', '.join(static)} belong to other "
+                "blocks as well",
+                EXPIRES,
+            )
 
     def _keep(self, side: Side, row: Row) -> None:
         """Write the side column where there is something to say."""
@@ -131,9 +157,10 @@ class Rows:
 
     def _id(self, id: Value, record: Record, side: Side) -> dict[str, bytes]:
         shape = self.shape
-        values: dict[str, bytes] = {}
+        values, marks = self._key(id)
+        if marks:
+            side[""] = marks
         for name, part in zip(shape.id, self.parts(id), strict=True):
-            values[name] = self._exact(shape.columns[name], part, child("", name))
             if name not in shape.fields:
                 continue
             if name not in record:
@@ -145,6 +172,24 @@ class Rows:
                     child("", name),
                 )
         return values
+
+    def _key(self, id: Value) -> tuple[dict[str, bytes], Marks]:
+        """The bytes of a block key's columns, and the marks by the number of the column.
+
+        Raises Unfit for what the columns can't hold.
+        """
+        values: dict[str, bytes] = {}
+        told: Marks = {}
+        for i, (name, part) in enumerate(zip(self.shape.id, self.parts(id), strict=True)):
+            column, marks = self.shape.columns[name], Marks()
+            if part is None:
+                raise Unfit(f"the key column {name} can't be null", child("", name))
+            values[name] = column.codec.write(part, "", marks)
+            if marks.keys() - {""}:
+                raise Unfit(f"{show(part)} can't be a key", child("", name))
+            if marks:
+                told[f"[{i}]"] = marks[""]
+        return values, told
 
     def parts(self, id: Value) -> list[Value]:
         """A block key as the values of its columns. Raises Unfit for another number of them."""
@@ -158,11 +203,7 @@ class Rows:
     def key_of(self, id: Value) -> dict[str, bytes] | None:
         """The bytes of the columns that give a block key; None where they can't hold it."""
         try:
-            parts = self.parts(id)
-            return {
-                name: self._exact(self.shape.columns[name], part, "")
-                for name, part in zip(self.shape.id, parts, strict=True)
-            }
+            return self._key(id)[0]
         except (Unfit, TypeError):
             return None
 
@@ -177,31 +218,20 @@ class Rows:
         for name in self.shape.key.columns:
             made = self.shape.spec.derived.get(name)
             if made is not None and name not in held:
-                held[name] = self._exact(
-                    self.shape.columns[name], made.value(self.id(held), {}), ""
-                )
+                value = made.value(self._bytes(held), {})
+                held[name] = self.shape.columns[name].codec.write(value, "", {})
         return tuple(held[name] for name in self.shape.key.columns)
 
-    def _exact(self, column: Column, value: Value, path: str) -> bytes:
-        if value is None:
-            raise Unfit(f"the key column {column.name} can't be null", path)
-        marks: Marks = {}
-        data = column.codec.write(value, "", marks)
-        if marks:
-            raise Unfit(
-                f"{v.kind_of(value)} {show(value)} is not held as it is by the key column "
-                f"{column.name} {column.type.cql}",
-                path,
-            )
-        return data
+    def _bytes(self, values: Mapping[str, bytes]) -> bytes:
+        """What a bucket of the block key is made of."""
+        return b"".join(values[name] for name in self.shape.id)
 
     def _set(self, column: Column, value: Value, row: Row, side: Side) -> None:
         name = column.name
         marks: Marks = {}
         try:
-            if column.role in (Role.PARTITION, Role.CLUSTERING):
-                row.values[name] = self._exact(column, value, "")
-                return
+            if value is None and column.role in (Role.PARTITION, Role.CLUSTERING):
+                raise Unfit(f"the key column {name} can't be null")
             if value is None:
                 if not self.shape.spec.nulls:
                     marks[""] = "null"
@@ -221,15 +251,15 @@ class Rows:
     def _derive(self, row: Row, record: Record) -> None:
         for name, made in self.shape.spec.derived.items():
             if name not in row.values:
-                value = made.value(row.id, record)
-                row.values[name] = self._exact(self.shape.columns[name], value, made.source or "")
+                value = made.value(self._bytes(row.values), record)
+                row.values[name] = self.shape.columns[name].codec.write(value, "", {})
         for projection in self.shape.spec.projections:
             for name, made in projection.derived.items():
                 if name in row.values or name in row.more or made.type is None:
                     continue
                 # A block without the value is left out of the projection.
                 if made.by_key or record.get(made.source or "") is not None:
-                    value = made.value(row.id, record)
+                    value = made.value(self._bytes(row.values), record)
                     row.more[name] = SCALARS[made.type.name].write(value, "", {})
 
     def _check_keys(self, row: Row) -> None:
@@ -246,8 +276,13 @@ class Rows:
         try:
             side = side_of(values.get(SIDE))
             record: Record = {}
+            id = self._id_parts(values, side)
             for name in shape.fields:
-                self._field(shape.columns[name], values.get(name), side.get(name, {}), record)
+                marks = side.get(name, {})
+                if name not in shape.id:
+                    self._field(shape.columns[name], values.get(name), marks, record)
+                elif marks.get("") != "absent":
+                    record[name] = id[shape.id.index(name)]
             if shape.spec.rest is not None and values.get(shape.spec.rest) is not None:
                 self._rest(values[shape.spec.rest], side.get(shape.spec.rest, {}), record)
             entries = self.rules.partition(record)
@@ -281,29 +316,35 @@ class Rows:
             raise ValueError(
                 "some of its columns expire by themselves, and a block ends as a whole"
             )
-        return (int(time.time()) + max(ends)) * 1000
+        now = values.get(NOW)
+        since = time.time() * 1000 if now is None else int.from_bytes(now, "big")
+        return (int(since) // 1000 + max(ends)) * 1000
 
     def id(self, values: Mapping[str, bytes] | Values) -> Value:
         """The block key of a row. Raises ValueError where it can't be read."""
-        parts = []
-        for name in self.shape.id:
+        return _joined(self._id_parts(values, side_of(values.get(SIDE))))
+
+    def _id_parts(self, values: Mapping[str, bytes] | Values, side: Side) -> list[Value]:
+        parts: list[Value] = []
+        for i, name in enumerate(self.shape.id):
             data = values[name]
             if data is None:
                 raise ValueError(f"the key column {name} is null")
-            parts.append(self.shape.columns[name].codec.read(data, "", {}))
-        return parts[0] if len(parts) == 1 else parts
+            mark = side.get("", {}).get(f"[{i}]")
+            marks = {} if mark is None else {"": mark}
+            parts.append(self.shape.columns[name].codec.read(data, "", marks))
+        return parts
 
     def _field(self, column: Column, data: bytes | None, marks: Marks, record: Record) -> None:
         mark = marks.get("")
-        if data is None:
-            if column.multicell and mark == "empty set":
-                record[column.name] = v.Set()
-            elif column.multicell and mark == "empty":
-                record[column.name] = column.codec.read(b"", "", marks)
-            elif is_null(mark, self.shape.spec.nulls):
-                record[column.name] = None
-        elif not (mark == "absent" and column.name in self.shape.id):
+        if data is not None:
             record[column.name] = column.codec.read(data, "", marks)
+        elif column.multicell and mark == "empty set":
+            record[column.name] = v.Set()
+        elif column.multicell and mark == "empty":
+            record[column.name] = column.codec.read(b"", "", marks)
+        elif is_null(mark, self.shape.spec.nulls):
+            record[column.name] = None
 
     def _rest(self, data: bytes | None, marks: Marks, record: Record) -> None:
         assert data is not None
@@ -339,6 +380,11 @@ def numbers(data: bytes | None, column: Column) -> list[int | None]:
         None if piece is None else int.from_bytes(piece, "big", signed=True)
         for piece in pieces(data, 4)
     ]
+
+
+def _joined(parts: list[Value]) -> Value:
+    """A block key of the values of its columns."""
+    return parts[0] if len(parts) == 1 else parts
 
 
 def _is_empty(data: bytes) -> bool:

@@ -237,7 +237,13 @@ def _catalogued(spec: Spec, info: TableInfo, where: str) -> dict[str, Column]:
                 hint="such a table can't be moved; leave it where it is",
             ) from None
         declared = spec.columns.get(column.name)
-        if declared is not None and declared.name in DECLARED and declared.cql == type_.cql:
+        if declared is not None and declared.cql != type_.cql:
+            raise Refused(
+                f"column {column.name} is of the type {type_.cql}, not {declared.cql}",
+                where=where,
+                hint="declare the type that it has, or give the target another name",
+            )
+        if declared is not None and declared.name in DECLARED:
             type_ = declared
         codec = _codec(column.name, type_, info.types, spec.nulls, where)
         columns[column.name] = Column(column.name, type_, codec, column.role)

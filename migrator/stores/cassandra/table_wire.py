@@ -22,8 +22,9 @@ from migrator.stores.cassandra.edge import edge
 UNSET = UNSET_VALUE
 Bytes: TypeAlias = bytes | None
 Row: TypeAlias = tuple[Bytes, ...]
-# A column, or a function of one: ("ttl", column), ("writetime", column).
-Name: TypeAlias = str | tuple[Literal["ttl", "writetime"], str]
+# A column, or a function: ("ttl", column), ("writetime", column), ("now", "").
+Name: TypeAlias = str | tuple[Literal["ttl", "writetime", "now"], str]
+NOW: Name = ("now", "")
 Values: TypeAlias = dict[Name, Bytes]
 # Requests under way at once: enough to fill a node, few enough not to flood it.
 IN_FLIGHT = 32
@@ -53,10 +54,14 @@ class RawHandler(_ProtocolHandler):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement with its values, all as bytes (None for null, UNSET for left alone)."""
+    """A statement with its values, all as bytes (None for null, UNSET for left alone).
+
+    ``fetch`` is how many rows come at once; None for all of them, read in one step.
+    """
 
     cql: str
     values: Sequence[Any]
+    fetch: int | None = FETCH
 
     @property
     def size(self) -> int:
@@ -82,7 +87,7 @@ class Wire:
                 self._prepared[statement.cql] = prepared
         bound = BoundStatement(prepared)
         bound.values = list(statement.values)
-        bound.fetch_size = FETCH
+        bound.fetch_size = statement.fetch
         return bound
 
     def forget(self) -> None:
@@ -95,9 +100,11 @@ class Wire:
         with edge(self._where, writing=True):
             self._session.execute(cql, timeout=DDL_SECONDS)
 
-    def rows(self, cql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
+    def rows(
+        self, cql: str, values: Sequence[Any] = (), fetch: int | None = FETCH
+    ) -> Iterator[Row]:
         """The rows of a query, fetched as they are asked for."""
-        bound = self._bound(Statement(cql, values))
+        bound = self._bound(Statement(cql, values, fetch))
         with edge(self._where):
             yield from self._session.execute(bound)
 

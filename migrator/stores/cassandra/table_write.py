@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from migrator.errors import DoesNotFit, Terminal
 from migrator.model.block import Address, Block, Patch
+from migrator.model.canonical import equal
 from migrator.model.value import Value, show
 from migrator.stores.cassandra.columns_nested import quoted
 from migrator.stores.cassandra.locator import Locator
@@ -28,9 +29,6 @@ from migrator.stores.cassandra.table_wire import UNSET, Name, Statement, Values,
 
 # Cassandra refuses a batch of over 50 KiB, by its default settings.
 BATCH_BYTES = 40_000
-# Half a segment of the commit log: a larger mutation is refused.
-MAX_ROW = 16 * 1024 * 1024 - 100_000
-MAX_TTL = 20 * 365 * 24 * 3600
 
 PrimaryKey = tuple[bytes, ...]
 
@@ -81,7 +79,15 @@ class TableWriter:
         """Put whole blocks; the bytes sent. Raises DoesNotFit before anything is written."""
         by_id: dict[PrimaryKey, Row] = {}
         for block in blocks:
-            row = self._checked(self._rows.row(block))
+            row = self._rows.row(block)
+            other = by_id.setdefault(self._id(row), row)
+            if not equal(other.id, row.id):
+                raise DoesNotFit(
+                    f"{show(row.id)} and {show(other.id)} have the same key here",
+                    key=row.id,
+                    where=self._where,
+                    hint="change one of the two keys in the source",
+                )
             by_id[self._id(row)] = row
         rows = list(by_id.values())
         self._check_static(rows)
@@ -114,39 +120,9 @@ class TableWriter:
     def _id(self, row: Row) -> PrimaryKey:
         return tuple(row.values[name] for name in self._shape.id)
 
-    def _checked(self, row: Row) -> Row:
-        if row.size > MAX_ROW:
-            raise DoesNotFit(
-                f"its row has {row.size:,} bytes, over the {MAX_ROW:,} that Cassandra takes",
-                key=row.id,
-                where=self._where,
-                hint="move its large part out, or use the layout partition",
-            )
-        if row.expires is not None:
-            self._check_deadline(row, row.expires)
-        return row
-
-    def _check_deadline(self, row: Row, expires: int) -> None:
-        if expires - time.time() * 1000 > MAX_TTL * 1000:
-            raise DoesNotFit(
-                "its deadline is more than 20 years away, the longest that Cassandra keeps",
-                key=row.id,
-                path="(expires)",
-                where=self._where,
-                hint="take the deadline off in the source, or bring it nearer",
-            )
-        if self._static:
-            raise DoesNotFit(
-                "it has a deadline, and its static columns belong to other blocks as well",
-                key=row.id,
-                path="(expires)",
-                where=self._where,
-                hint=f"leave out static= ({', '.join(self._static)}) for blocks that expire",
-            )
-
     def _stages(self, row: Row, old: Old) -> list[list[Statement]]:
         """The statements that put a row: one stage is one unit, several come one after another."""
-        stamp, ttl = _signed(self._stamp(old)), _ttl(row.expires)
+        stamp, ttl = _signed(self._stamp(old)), time_to_live(row.expires)
         key = row.key(self._shape.key)
         moved = old.key is not None and old.key != key
         held = frozenset() if moved else old.held
@@ -242,7 +218,7 @@ class TableWriter:
         entries = {**before.entries, **patch.set}
         for path in patch.unset:
             entries.pop(path, None)
-        row = self._checked(self._rows.row(Block(patch.id, entries, before.expires)))
+        row = self._rows.row(Block(patch.id, entries, before.expires))
         self._check_static([row])
         if row.key(self._shape.key) == old.key and not self._projected:
             self._update(row, old)
@@ -259,7 +235,7 @@ class TableWriter:
         ]
         if all(x is UNSET or self._is_key(n) for n, x in zip(self._columns, values, strict=True)):
             return
-        stamp, ttl = _signed(self._stamp(old)), _ttl(row.expires)
+        stamp, ttl = _signed(self._stamp(old)), time_to_live(row.expires)
         self._wire.run([[insert(self._table, self._columns, values, stamp, ttl)]])
 
     def _is_key(self, name: str) -> bool:
@@ -298,7 +274,7 @@ class TableWriter:
             stamp = _signed(self._stamp(old))
             unit = [delete(self._table, self._shape.key.columns, old.key, stamp)]
             for projected in self._projected:
-                unit += projected.changes(None, old.row, (), stamp, _ttl(None))
+                unit += projected.changes(None, old.row, (), stamp, time_to_live(None))
             if self._locator is not None:
                 unit.append(self._locator.remove(old.key, stamp))
             units.append(unit)
@@ -367,7 +343,7 @@ def _signed(stamp: int) -> bytes:
     return stamp.to_bytes(8, "big", signed=True)
 
 
-def _ttl(expires: int | None) -> bytes:
+def time_to_live(expires: int | None) -> bytes:
     """Seconds to live, rounded up; 0 for ever, whatever the table's default."""
     if expires is None:
         return bytes(4)

@@ -11,12 +11,12 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from migrator.errors import DoesNotFit, Terminal
+from migrator.model import json_text as codec
 from migrator.model.block import Address, Block, Patch, name
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Int64, Value
 from migrator.ports import Held, How, Json, Statistics
-from migrator.stores.sql import entries_codec as codec
 from migrator.stores.sql.entries_read import CHUNK, EntriesReader
 from migrator.stores.sql.entries_schema import LARGEST, bounds
 

@@ -9,12 +9,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.errors import DoesNotFit, Refused, Terminal
+from migrator.model import json_text as codec
 from migrator.model.block import Block, name
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.ports import Json, Page
-from migrator.stores.sql import entries_codec as codec
 from migrator.stores.sql.entries_schema import EntryTables
 
 if TYPE_CHECKING:

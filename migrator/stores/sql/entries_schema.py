@@ -21,9 +21,9 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from migrator.errors import Refused
+from migrator.model.json_text import NESTING
 from migrator.model.value import Kind
 from migrator.ports import Cost, Held, How, Json, LayoutFacts, Limits
-from migrator.stores.sql.entries_codec import NESTING
 from migrator.stores.sql.options import Dialect
 
 # Together they keep below what an index takes: 2,704 bytes on PostgreSQL, 3,072 on InnoDB.

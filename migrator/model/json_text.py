@@ -1,4 +1,4 @@
-"""How keys, access paths and values lie in the layout ``entries``: as text that people can read.
+"""Keys, access paths and values as text that people can read, for stores of text columns.
 
 A value is JSON: what JSON has is written as it is, every other kind as its carrier, with its
 tag in a column beside it. A key or path is itself; what is no text, or text that a column

@@ -1,0 +1,262 @@
+"""How a block lies as entries: the layouts ``row`` and ``partition``.
+
+A form says which table it needs, what of it is read, and which statements change a block. All
+values are JSON text with their tags beside them; keys and access paths are text. ``version`` is
+the stamp of the last write of a block (R10), and what a conditional write asks for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from migrator.stores.cassandra.columns_nested import quoted
+from migrator.stores.cassandra.table_wire import Bytes, Row, Statement
+
+# A value's JSON and the JSON of its tags.
+Cell = tuple[bytes, Bytes]
+Unpack = Callable[[bytes], Mapping[bytes, bytes]]
+RESERVED = ("block", "entries", "tags", "expires", "version")
+
+
+@dataclass(slots=True)
+class Raw:
+    """What lies under the key of one block, as bytes: each entry by its name."""
+
+    key: bytes
+    fields: dict[bytes, tuple[Bytes, Bytes]] = field(default_factory=dict)
+    expires: int | None = None
+    stamp: int = 0
+    size: int = 0
+
+
+@dataclass(slots=True)
+class Change:
+    """What a write does to a block: cells to put, names to remove, deadline, stamp and TTL.
+
+    ``before`` is what lies there, so that only what is there needs a tombstone.
+    """
+
+    key: bytes
+    put: Mapping[bytes, Cell]
+    remove: Iterable[bytes]
+    expires: int | None
+    stamp: int
+    ttl: bytes
+    before: Raw
+
+    @property
+    def deadline(self) -> Any:
+        """The column of the deadline: null only where one has to go."""
+        return None if self.expires is None else number(self.expires)
+
+
+class Form(Protocol):
+    """One of the two layouts, in one table."""
+
+    single: bool
+    columns: tuple[str, ...]
+    held: tuple[str, ...]
+
+    def table(self, name: str) -> str:
+        """The statement that makes the table."""
+
+    def gather(self, rows: Sequence[Row], unpack: Unpack) -> Raw:
+        """What lies in the rows of one block, read by ``columns``."""
+
+    def there(self, rows: Sequence[Row]) -> Raw:
+        """The names that a block holds and its latest stamp, of rows read by ``held``."""
+
+    def change(self, name: str, change: Change) -> list[Statement]:
+        """The statements of one step that change a block."""
+
+
+def number(value: int) -> bytes:
+    """A bigint."""
+    return value.to_bytes(8, "big", signed=True)
+
+
+def integer(data: Bytes) -> int | None:
+    """The value of a bigint."""
+    return int.from_bytes(data, "big", signed=True) if data else None
+
+
+def size_of(rows: Sequence[Row]) -> int:
+    """The bytes of some rows."""
+    return sum(len(data) for row in rows for data in row if data is not None)
+
+
+class PartitionForm:
+    """A partition for a block, a clustering row for each entry."""
+
+    single = False
+    columns: tuple[str, ...] = ("block", "expires", "version", "entry", "value", "tags")
+    held: tuple[str, ...] = (*columns[:4], "writetime(value)", "writetime(tags)")
+
+    def table(self, name: str) -> str:
+        return (
+            f"CREATE TABLE IF NOT EXISTS {name} (block text, entry text, value text, tags text, "
+            "expires bigint static, version bigint static, PRIMARY KEY (block, entry))"
+        )
+
+    def gather(self, rows: Sequence[Row], unpack: Unpack) -> Raw:
+        key, expires, version = rows[0][:3]
+        fields = {row[3]: row[4:] for row in rows if row[3] is not None}
+        return Raw(key or b"", fields, integer(expires), integer(version) or 0, size_of(rows))  # type: ignore[arg-type]
+
+    def there(self, rows: Sequence[Row]) -> Raw:
+        found = self.gather(rows, unpack)
+        stamps = [integer(stamp) or 0 for row in rows for stamp in row[4:]]
+        found.stamp = max(found.stamp, *stamps)
+        return found
+
+    def change(self, name: str, change: Change) -> list[Statement]:
+        stamp, ttl = number(change.stamp), change.ttl
+        head = ["version = ?"]
+        values: list[Any] = [stamp, ttl, stamp]
+        if change.expires is not None or change.before.expires is not None:
+            head.append("expires = ?")
+            values.append(change.deadline)
+        statements = [
+            Statement(
+                f"UPDATE {name} USING TIMESTAMP ? AND TTL ? SET {', '.join(head)} "  # noqa: S608
+                "WHERE block = ?",
+                [*values, change.key],
+            )
+        ]
+        for entry, (value, tags) in change.put.items():
+            tagged = change.before.fields.get(entry, (None, None))[1] is not None
+            names, cells = ["block", "entry", "value"], [change.key, entry, value]
+            if tags is not None or tagged:
+                names.append("tags")
+                cells.append(tags)  # type: ignore[arg-type]
+            marks = ", ".join("?" for _ in names)
+            statements.append(
+                Statement(
+                    f"INSERT INTO {name} ({', '.join(names)}) VALUES ({marks}) "  # noqa: S608
+                    "USING TIMESTAMP ? AND TTL ?",
+                    [*cells, stamp, ttl],
+                )
+            )
+        statements += [
+            Statement(
+                f"DELETE FROM {name} USING TIMESTAMP ? WHERE block = ? AND entry = ?",  # noqa: S608
+                [stamp, change.key, entry],
+            )
+            for entry in change.remove
+        ]
+        return statements
+
+
+class RowForm:
+    """A row for a block: declared entries in columns of their own, all others in a map."""
+
+    single = True
+
+    def __init__(self, declared: Mapping[bytes, str]) -> None:
+        self._declared = dict(declared)
+        names = tuple(map(quoted, declared.values()))
+        # ENTRIES is a word of CQL.
+        self.columns = ("block", "expires", "version", '"entries"', "tags", *names)
+        self.held = self.columns
+
+    def table(self, name: str) -> str:
+        more = "".join(f"{quoted(column)} text, " for column in self._declared.values())
+        return (
+            f"CREATE TABLE IF NOT EXISTS {name} (block text PRIMARY KEY, {more}"
+            '"entries" map<text, text>, tags map<text, text>, expires bigint, version bigint)'
+        )
+
+    def gather(self, rows: Sequence[Row], unpack: Unpack) -> Raw:
+        key, expires, version, entries, tags, *declared = rows[0]
+        held = dict(unpack(entries) if entries else {})
+        for entry, value in zip(self._declared, declared, strict=True):
+            if value is not None:
+                held[entry] = value
+        notes = unpack(tags) if tags else {}
+        fields = {entry: (value, notes.get(entry)) for entry, value in held.items()}
+        return Raw(key or b"", fields, integer(expires), integer(version) or 0, size_of(rows))  # type: ignore[arg-type]
+
+    def there(self, rows: Sequence[Row]) -> Raw:
+        return self.gather(rows, unpack)
+
+    def change(self, name: str, change: Change) -> list[Statement]:
+        stamp = number(change.stamp)
+        gone = set(change.remove)
+        put = {entry: cell for entry, cell in change.put.items() if entry not in self._declared}
+        notes = {entry: tags for entry, (_, tags) in change.put.items() if tags is not None}
+        parts: list[tuple[str, Any]] = [("version = ?", stamp)]
+        if change.expires is not None or change.before.expires is not None:
+            parts.append(("expires = ?", change.deadline))
+        if put:
+            cells = pack({entry: value for entry, (value, _) in put.items()})
+            parts.append(('"entries" = "entries" + ?', cells))
+        if notes:
+            parts.append(("tags = tags + ?", pack(notes)))
+        for entry, column in self._declared.items():
+            if entry in change.put or entry in gone:
+                value = change.put[entry][0] if entry in change.put else None
+                parts.append((f"{quoted(column)} = ?", value))
+        statements = [
+            Statement(
+                f"UPDATE {name} USING TIMESTAMP ? AND TTL ? SET "  # noqa: S608
+                f"{', '.join(text for text, _ in parts)} WHERE block = ?",
+                [stamp, change.ttl, *(value for _, value in parts), change.key],
+            )
+        ]
+        removed = [
+            ('"entries" = "entries" - ?', [e for e in gone if e not in self._declared]),
+            ("tags = tags - ?", self._stale_tags(change, gone, notes)),
+        ]
+        removed = [(text, names) for text, names in removed if names]
+        if removed:
+            statements.append(
+                Statement(
+                    f"UPDATE {name} USING TIMESTAMP ? SET "  # noqa: S608
+                    f"{', '.join(text for text, _ in removed)} WHERE block = ?",
+                    [stamp, *(pack_set(names) for _, names in removed), change.key],
+                )
+            )
+        return statements
+
+    @staticmethod
+    def _stale_tags(change: Change, gone: set[bytes], notes: Mapping[bytes, bytes]) -> list[bytes]:
+        """Tags that lie there, of entries that go or need none any more."""
+        return [
+            entry
+            for entry, (_, tags) in change.before.fields.items()
+            if tags is not None and (entry in gone or (entry in change.put and entry not in notes))
+        ]
+
+
+# ---------------------------------------------------------------- as the protocol has them
+
+
+def pack(cells: Mapping[bytes, bytes]) -> bytes:
+    """A map<text, text>."""
+    parts = [struct.pack(">i", len(cells))]
+    for name, value in cells.items():
+        parts += (struct.pack(">i", len(name)), name, struct.pack(">i", len(value)), value)
+    return b"".join(parts)
+
+
+def pack_set(members: Sequence[bytes]) -> bytes:
+    """A set<text>."""
+    parts = [struct.pack(">i", len(members))]
+    for member in members:
+        parts += (struct.pack(">i", len(member)), member)
+    return b"".join(parts)
+
+
+def unpack(data: bytes) -> dict[bytes, bytes]:
+    """The members of a map<text, text>."""
+    (count,) = struct.unpack_from(">i", data)
+    found: list[bytes] = []
+    at = 4
+    for _ in range(2 * count):
+        (size,) = struct.unpack_from(">i", data, at)
+        found.append(data[at + 4 : at + 4 + size])
+        at += 4 + size
+    return dict(zip(found[::2], found[1::2], strict=True))

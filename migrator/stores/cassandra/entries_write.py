@@ -1,0 +1,173 @@
+"""Writing blocks of entries: each one is one step in its own partition, atomic and isolated.
+
+What lies there is read first: a write is stamped later than what it replaces (R10), and only
+what is there and has to go gets a tombstone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from migrator.errors import DoesNotFit, Terminal
+from migrator.model import json_text as codec
+from migrator.model.block import Block, Patch
+from migrator.model.block import name as block_name
+from migrator.model.rules import Entries
+from migrator.model.value import Value
+from migrator.stores.cassandra.entries_form import Cell, Change, Form, Raw, number
+from migrator.stores.cassandra.entries_read import Reader, expired, key_of
+from migrator.stores.cassandra.table_rows import MAX_TTL
+from migrator.stores.cassandra.table_wire import Statement, Wire
+from migrator.stores.cassandra.table_write import time_to_live
+
+MAX_KEY = 65_535
+# One mutation is at most half a segment of the commit log, 16 MiB by default, and so is a message.
+MAX_BYTES = 12_000_000
+# The protocol counts the statements of a batch in 16 bits.
+MAX_ENTRIES = 60_000
+
+
+@dataclass(slots=True)
+class Encoded:
+    """A block ready to be sent."""
+
+    block: Block
+    key: bytes
+    cells: dict[bytes, Cell]
+    size: int
+
+
+class Writer:
+    """Changes the blocks of one table."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        form: Form,
+        table: str,
+        reader: Reader,
+        now: Callable[[], int],
+        where: tuple[str, str],
+    ) -> None:
+        self._wire = wire
+        self._form = form
+        self._table = table
+        self._reader = reader
+        self._now = now
+        self._cls, self._where = where
+
+    # ------------------------------------------------------------ what fits
+
+    def encode(self, block: Block) -> Encoded:
+        """A block as bytes. Raises DoesNotFit."""
+        if not block.entries:
+            self._unfit(block.id, "", "a block has no entry")
+        key, cells = self._key(block.id), self._cells(block.id, block.entries)
+        size = len(key) + sum(
+            16 + len(name) + len(value) + len(tags or b"") for name, (value, tags) in cells.items()
+        )
+        if size > MAX_BYTES:
+            self._unfit(block.id, "", f"it has {size:,} bytes, over the {MAX_BYTES:,} of one write")
+        if len(cells) > MAX_ENTRIES:
+            self._unfit(block.id, "", f"it has {len(cells):,} entries; {MAX_ENTRIES:,} fit")
+        left = 0 if block.expires is None else block.expires - time.time() * 1000
+        if left > MAX_TTL * 1000:
+            self._unfit(
+                block.id,
+                "(expires)",
+                "its deadline is more than 20 years away, the longest that Cassandra keeps",
+            )
+        return Encoded(block, key, cells, size)
+
+    def _key(self, id: Value) -> bytes:
+        try:
+            key = key_of(id)
+        except codec.UNFIT as error:
+            self._unfit(id, "", f"it can't be a key: {error}")
+        if len(key) > MAX_KEY:
+            self._unfit(id, "", f"its key has {len(key):,} bytes; {MAX_KEY:,} fit")
+        return key
+
+    def _cells(self, id: Value, entries: Entries) -> dict[bytes, Cell]:
+        cells: dict[bytes, Cell] = {}
+        for path, value in entries.items():
+            try:
+                name = codec.to_text(path).encode()
+                text, tags = codec.dump(value)
+            except codec.UNFIT as error:
+                self._unfit(id, path, f"{path or 'it'} can't be held: {error}")
+            if len(name) > MAX_KEY:
+                self._unfit(id, path, f"the name of an entry has {len(name):,} bytes")
+            cells[name] = text.encode(), None if tags is None else tags.encode()
+        return cells
+
+    def _unfit(self, id: Value, path: str, why: str) -> NoReturn:
+        raise DoesNotFit(
+            f"{block_name(self._cls, id)}: {why}",
+            key=id,
+            path=path,
+            where=self._where,
+            hint="change it, or set oversize='quarantine' on the move",
+        )
+
+    # ------------------------------------------------------------ whole blocks
+
+    def write(self, blocks: Sequence[Block]) -> int:
+        """Put whole blocks; the bytes sent. Raises DoesNotFit before anything is written."""
+        by_key = {each.key: each for each in map(self.encode, blocks)}
+        before = self._reader.there(list(by_key))
+        pairs = zip(by_key.values(), before, strict=True)
+        self._wire.run(self._whole(each, old or Raw(each.key)) for each, old in pairs)
+        return sum(each.size for each in by_key.values())
+
+    def _whole(self, each: Encoded, before: Raw) -> list[Statement]:
+        expires = each.block.expires
+        if expires is not None and expires <= time.time() * 1000:
+            return [self._deletion(before)]  # a deadline already reached is a delete (R10)
+        gone = [name for name in before.fields if name not in each.cells]
+        return self._change(before, each.cells, gone, expires)
+
+    def _change(
+        self, before: Raw, put: Mapping[bytes, Cell], gone: Sequence[bytes], expires: int | None
+    ) -> list[Statement]:
+        stamp, ttl = self._stamp(before), time_to_live(expires)
+        change = Change(before.key, put, gone, expires, stamp, ttl, before)
+        return self._form.change(self._table, change)
+
+    def _stamp(self, before: Raw) -> int:
+        return max(self._now(), before.stamp + 1)
+
+    def delete(self, ids: Sequence[Value]) -> None:
+        """Remove blocks; those that are not there are no error."""
+        keys = list(dict.fromkeys(self._key(id) for id in ids))
+        found = [raw for raw in self._reader.there(keys) if raw is not None]
+        self._wire.run([self._deletion(raw)] for raw in found)
+
+    def _deletion(self, before: Raw) -> Statement:
+        return Statement(
+            f"DELETE FROM {self._table} USING TIMESTAMP ? WHERE block = ?",  # noqa: S608
+            [number(self._stamp(before)), before.key],
+        )
+
+    # ------------------------------------------------------------ single entries
+
+    def patch(self, patches: Sequence[Patch]) -> None:
+        """Set and remove entries. Raises Terminal for a block that is not there."""
+        for patch in patches:
+            key, cells = self._key(patch.id), self._cells(patch.id, patch.set)
+            names = {codec.to_text(path).encode() for path in patch.unset}
+            (before,) = self._reader.there([key])
+            if before is None or not before.fields or expired(before):
+                raise Terminal(
+                    f"there is no block {block_name(self._cls, patch.id)}",
+                    where=self._where,
+                    hint="put the whole block first",
+                )
+            gone = [name for name in names if name in before.fields and name not in cells]
+            if len(gone) == len(before.fields) and not cells:
+                self._unfit(patch.id, "", "a block has no entry")
+            if cells or gone:
+                self._wire.run([self._change(before, cells, gone, before.expires)])
