@@ -39,12 +39,19 @@ if TYPE_CHECKING:
         Timestamp,
         Unnest,
     )
-    from migrator.model.layouts import cassandra_table, projection, redis_native
+    from migrator.model.layouts import (
+        cassandra_table,
+        index,
+        item,
+        item_collection,
+        projection,
+        redis_native,
+    )
     from migrator.model.move import At, Layout, Move, Tables, tables
     from migrator.model.value import Kind, Ref
 
 _MOVES = frozenset({"At", "Layout", "Move", "Tables", "tables"})
-_LAYOUTS = frozenset({"cassandra_table", "projection", "redis_native"})
+_LAYOUTS = frozenset({"cassandra_table", "index", "item", "item_collection", "projection", "redis_native"})
 _VALUES = frozenset({"Kind", "Ref"})
 
 __all__ = [
@@ -86,6 +93,9 @@ __all__ = [
     "Timestamp",
     "Unnest",
     "cassandra_table",
+    "index",
+    "item",
+    "item_collection",
     "projection",
     "redis_native",
     "tables",

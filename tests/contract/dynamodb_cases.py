@@ -30,6 +30,11 @@ _EXCLUSIONS = {
 }
 _LAYOUTS = {
     "item": {"key": "id", "expires": "expireAt"},
+    "item-collection": {
+        "pk": "GAME#{id}",
+        "entries": {"rounds[*]": "ROUND#{index:05}"},
+        "expires": "expireAt",
+    },
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from migrator.model.value import Kind, Value, kind_of
 from migrator.ports import Capabilities, Cost, Held, How, LayoutFacts, Limits
 from migrator.stores.dynamodb import codec, keys, sizes
-from migrator.stores.dynamodb.options import ITEM
+from migrator.stores.dynamodb.options import GATHERED, ITEM
 
 DEFAULT_LAYOUT = ITEM
 
@@ -47,6 +47,26 @@ LAYOUTS = {
             "delete": Cost(1, "the key"),
         },
         limits=_ITEM_LIMITS,
+    ),
+    GATHERED: LayoutFacts(
+        effective=False,
+        unit="item; who follows the head, as Migrator does, sees a block whole",
+        version="_migrator.version of the head",
+        costs={
+            "get": Cost(1, "the key"),
+            "get_entries": Cost(1, "the keys of the head and the entries"),
+            "put": Cost(3, "the block; twice where one that is there changes in several items"),
+            "update": Cost(3, "the entry and the side attribute of the head; several: twice"),
+            "append": Cost(3, "the entry and the side attribute of the head"),
+            "delete": Cost(4, "the keys"),
+        },
+        limits=Limits(
+            entry_bytes=sizes.ITEM_BYTES,
+            name_bytes=sizes.RANGE_BYTES // 4,
+            nesting=sizes.NESTING,
+            batch_blocks=100,
+            batch_bytes=16 * 1024 * 1024,
+        ),
     ),
 }
 CAPABILITIES = Capabilities(

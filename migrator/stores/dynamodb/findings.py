@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from migrator.ports import Json
+from migrator.stores.dynamodb.places import Places
 from migrator.stores.dynamodb.table import Table
 
 Finding = tuple[str, str, str]
@@ -82,6 +83,26 @@ def _wrong_keys(table: Table, found: Mapping[str, Any]) -> Iterable[Finding]:
             f"the table is there, without the declared indexes {', '.join(sorted(missing))}: "
             "they are made with a table, and no other way here",
         )
+
+
+def of_places(places: Places) -> Iterable[Finding]:
+    """What the sort keys of a layout tell: whether they sort as the elements do."""
+    for template in places.entries:
+        if template.widest:
+            yield (
+                "warning",
+                "dynamodb-padding",
+                f"{template.template.text} is too narrow for {template.pattern} up to index "
+                f"{template.widest:,}: those sort before others, though nothing is lost",
+            )
+        elif any(
+            slot.name.startswith("index") and not slot.width for slot in template.template.slots
+        ):
+            yield (
+                "note",
+                "dynamodb-unpadded",
+                f"{template.template.text} pads no zeros: element 10 sorts before element 2",
+            )
 
 
 def _capacity(table: Table, found: Mapping[str, Any]) -> Iterable[Finding]:

@@ -55,6 +55,8 @@ class Side:
             held["expires"] = {"N": str(self.expires)}
         if not held:
             return None
+        if "stamp" in held:
+            return {"M": held}  # an entry of several; conditions are on the head
         # A condition can compare text on every server, maps not on all: the sum stands for all.
         data = json.dumps(held, sort_keys=True).encode()
         return {"M": held | {SUM: {"S": blake2b(data, digest_size=9).hexdigest()}}}

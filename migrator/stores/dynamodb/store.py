@@ -8,7 +8,8 @@ from migrator.model.move import At
 from migrator.ports import ServerInfo, StoreSettings
 from migrator.stores.dynamodb import facts
 from migrator.stores.dynamodb.collection import ItemCollection
-from migrator.stores.dynamodb.options import options_of
+from migrator.stores.dynamodb.gathered_collection import GatheredCollection
+from migrator.stores.dynamodb.options import GATHERED, options_of
 from migrator.stores.dynamodb.settings import connect
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class DynamoStore:
 
     def collection(self, cls: str, at: At) -> Collection:
         options = options_of(at, facts.DEFAULT_LAYOUT)
-        return ItemCollection(self.name, self._wire, cls, at, options)
+        made = GatheredCollection if options.layout == GATHERED else ItemCollection
+        return made(self.name, self._wire, cls, at, options)
 
     def close(self) -> None:
         self._wire.client.close()

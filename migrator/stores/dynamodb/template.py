@@ -29,6 +29,7 @@ _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 _SLOT = re.compile(r"(?P<name>.*?)(?::0(?P<width>[1-9]\d?))?", re.DOTALL)
 _ID = re.compile(r"id(?:\[(\d+)\])?")
 ALWAYS = "%~\ud800-\udfff"
+_NOTHING = re.compile("(?!)")
 
 
 class Missing(Exception):
@@ -69,16 +70,23 @@ class Slot:
 
 
 class Template:
-    """A parsed template. Raises Refused where two blocks could give one key."""
+    """A parsed template. Raises Refused where two blocks could give one key.
 
-    def __init__(self, text: str, where: str, odd: re.Pattern[str] | None = None) -> None:
+    ``odd`` is what is escaped in the slots. A lone slot may be ``raw``: it is the key itself.
+    """
+
+    def __init__(
+        self, text: str, where: str, odd: re.Pattern[str] | None = None, raw: bool = False
+    ) -> None:
         self.text = text
         self._where = where
         self.tokens = list(_tokens(text, where))
         self.slots = [token for token in self.tokens if isinstance(token, Slot)]
+        self._raw = raw and len(self.tokens) == len(self.slots) == 1 and not self.slots[0].width
         self._odd = odd or escaped_in([text])
         self._check()
-        self._pattern = re.compile("".join(map(self._regex, self.tokens)), re.DOTALL)
+        self.regex = "".join(map(self._regex, self.tokens))
+        self._pattern = re.compile(self.regex, re.DOTALL)
 
     @property
     def first_literal(self) -> str:
@@ -109,11 +117,11 @@ class Template:
             return re.escape(token)
         if token.width:
             return rf"([0-9]{{{token.width},}})"
-        return "(.+)" if len(self.tokens) == 1 else f"({_inside(self._odd)}+)"
+        return "(.+)" if self._raw else f"({_inside(self._odd)}+)"
 
     def render(self, value: Callable[[Slot], Value]) -> str:
         """The key. Raises ValueError, and what ``value`` raises."""
-        odd = self._odd
+        odd = _NOTHING if self._raw else self._odd
         return "".join(
             token if isinstance(token, str) else token.render(value(token), odd)
             for token in self.tokens
@@ -131,8 +139,8 @@ class Template:
                     return None
                 values[slot.name] = str(int(held))
                 continue
-            plain = percent.unescape(held)
-            if percent.escape(plain, self._odd) != held:
+            plain = held if self._raw else percent.unescape(held)
+            if not self._raw and percent.escape(plain, self._odd) != held:
                 return None
             values[slot.name] = plain
         return values
