@@ -15,7 +15,7 @@ from migrator.model.move import At, Move
 from migrator.model.url import scheme
 from migrator.ports import StoreSettings
 from migrator.revisions import Graph
-from migrator.revisions.order import touches
+from migrator.revisions.order import touched
 from migrator.settings import LAYOUT_OPTIONS, Settings
 
 _HERE = {"localhost", "127.0.0.1", "::1", "[::1]", None}
@@ -24,14 +24,13 @@ _PORTS = {"postgresql": 5432, "mysql": 3306, "mongodb": 27017}
 Place = tuple[object, ...]
 
 
-def places(settings: Settings, move: Move, at: At | None) -> dict[Place, str]:
-    """The tables and collections of one end of a move, with how they are named to people."""
+def places(settings: Settings, at: At | None) -> dict[Place, str]:
+    """The tables and collections of a location, with how they are named to people."""
     if at is None:
         return {}
-    end = Move(move.cls, target=at)
     return {
         (*_server(settings.store(store)), name.casefold()): f"{store}:{name}"
-        for store, name in touches(end, None)
+        for store, name in touched(at)
         if store in settings.stores
     }
 
@@ -53,13 +52,18 @@ def _server(store: StoreSettings) -> tuple[object, ...]:
 
 def refuse_overlap(settings: Settings, revision: str, moves: Sequence[Move]) -> None:
     """Raise Refused where a move of a revision writes what one of them reads."""
-    sources = {place: m for m in moves for place in places(settings, m, m.source)}
+    sources = {
+        place: cls
+        for move in moves
+        for cls, at in move.reads().items()
+        for place in places(settings, at)
+    }
     for move in moves:
-        for place, told in places(settings, move, move.target).items():
+        for place, told in places(settings, move.target).items():
             if place in sources:
                 raise Refused(
                     f"revision {revision} moves {move.cls} to {told}, which is the same place "
-                    f"that {sources[place].cls} is moved from",
+                    f"that {sources[place]} is moved from",
                     hint="give the target a name of its own, or move in two revisions",
                 )
 
@@ -68,23 +72,26 @@ def refuse_needed(settings: Settings, graph: Graph, revision: str, done: set[str
     """Raise Refused where a drop of a revision's sources would take what another one needs."""
     dropped: dict[Place, str] = {}
     for move in graph.moves(revision):
-        dropped |= places(settings, move, move.source)
-    for other, move, at in _standing(graph, revision, done):
-        for place in places(settings, move, at):
+        for at in move.reads().values():
+            dropped |= places(settings, at)
+    for other, cls, at in _standing(graph, revision, done):
+        for place in places(settings, at):
             if place in dropped:
                 raise Refused(
-                    f"revision {other} needs {dropped[place]} for {move.cls}",
+                    f"revision {other} needs {dropped[place]} for {cls}",
                     hint=f"keep it:  migrator finish {revision} --keep-source",
                 )
 
 
-def _standing(graph: Graph, revision: str, done: set[str]) -> Iterator[tuple[str, Move, At]]:
+def _standing(graph: Graph, revision: str, done: set[str]) -> Iterator[tuple[str, str, At]]:
     """What must stay: the sources of revisions to come, and where classes have arrived."""
-    arrived: dict[str, tuple[str, Move, At]] = {}
+    arrived: dict[str, tuple[str, str, At]] = {}
     for each in graph.revisions:
         for move in each.moves:
             if each.id == revision or each.id in done:
-                arrived[move.cls] = (each.id, move, move.target)
-            elif move.source is not None:
-                yield each.id, move, move.source
+                arrived[move.cls] = (each.id, move.cls, move.target)
+                if move.merges is not None:
+                    arrived.pop(move.merges.of, None)
+            else:
+                yield from ((each.id, cls, at) for cls, at in move.reads().items())
     yield from arrived.values()

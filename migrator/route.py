@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from migrator.errors import DoesNotFit
-from migrator.grouping import gathered
-from migrator.model.block import Block, cut, join, name
+from migrator.grouping import Gathered, gathered
+from migrator.model.block import Aggregate, Block, cut, join, name
 from migrator.model.canonical import encode
 from migrator.model.evolution import AddDefault, ChangeId, Convert, Keep, ReKey
 from migrator.model.move import At, Move
@@ -64,6 +64,12 @@ class Route:
         """Whether a block of the source makes several, or none."""
         return self.translation.spreads
 
+    def source_blocks(self) -> int:
+        """The number of blocks that the source holds now, as they lie there."""
+        if isinstance(self.source, Gathered):
+            return self.source.blocks_behind()
+        return self.source.count()
+
     @property
     def changes_key(self) -> bool:
         """Whether the blocks of ``source`` and of ``target`` have different keys."""
@@ -104,6 +110,16 @@ class Route:
         if not self.changes_key:
             return [block.id]
         return list(self.translation.sources(block.id, join(block).value))
+
+    def returned(self, block: Block, old: Aggregate | None) -> Block:
+        """The block of ``source`` that a block of the target leads back to.
+
+        ``old`` is what the source holds. Raises DoesNotFit. Not for a move that spreads.
+        """
+        if self.gathers:
+            return block
+        back = self.translation.backward(join(block), old)
+        return cut(back, self.translation.source)
 
     def is_sensitive(self, path: str) -> bool:
         """Whether the value at a path must never be shown.

@@ -195,6 +195,9 @@ def _begin(project: Project, made: Plan, terms: Terms) -> Run:
     if made.revision in project.done():
         raise Refused(f"revision {made.revision} is finished already")
     moves = [(m.cls, str(m.source), str(m.target)) for m in made.moves]
+    for move in project.moves(made.revision):
+        if move.merges is not None:  # its class is on the way, too
+            moves.append((move.merges.of, str(move.merges.at), str(move.target)))
     run = project.control.start(made.revision, made.fingerprint, encode_plan(made).decode(), moves)
     accepted = [f.code for f in made.to_accept if f.code in terms.accept]
     if accepted:

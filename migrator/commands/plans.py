@@ -53,10 +53,11 @@ def _need_source(project: Project, revision: str, route: Route) -> None:
     if Retry()(route.source.exists):
         return
     hint = "check the name in the script"
+    ends = [str(at) for at in route.move.reads().values()]
     for before in project.graph.path_to(revision, project.done())[:-1]:
-        if any(str(move.target) == str(route.source_at) for move in before.moves):
+        if any(str(move.target) in ends for move in before.moves):
             hint = f"it is made by revision {before.id}:  migrator apply {before.id}"
-    raise Terminal(f"there is nothing at {route.source_at}", hint=hint)
+    raise Terminal(f"there is nothing at {' or '.join(ends)}", hint=hint)
 
 
 def reach(project: Project, revision: str) -> None:
@@ -70,7 +71,8 @@ def reach(project: Project, revision: str) -> None:
 
 
 def store_names(project: Project, revision: str) -> set[str]:
-    return {at.store for m in project.moves(revision) for at in (m.source, m.target) if at}
+    moves = project.moves(revision)
+    return {at.store for m in moves for at in (*m.reads().values(), m.target)}
 
 
 def subject(project: Project, revision: str) -> Subject:

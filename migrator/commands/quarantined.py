@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from migrator.commands.applying import under_lease
 from migrator.commands.project import Project
 from migrator.commands.runs import refuse_ended
 from migrator.engine.backfill import write_again
 from migrator.engine.verify import forget as forget_verification
-from migrator.engine.work import keys_aside
+from migrator.engine.work import Scene, keys_aside
 from migrator.errors import Refused
-from migrator.route import pages
+from migrator.model.block import Block
+from migrator.model.diff import same_block
+from migrator.model.value import Value
+from migrator.route import Route, pages
 from migrator.state import Quarantined, quarantine_key
 
 
 def quarantine(project: Project, revision: str) -> list[Quarantined]:
     """The blocks of a run that could not be written, and why."""
     return project.control.quarantined(project.control.run(revision).id)
+
+
+def _stale(
+    scene: Scene, route: Route, blocks: Sequence[Block], aside: frozenset[str]
+) -> list[Value]:
+    """Those blocks outside quarantine of which the target holds something else."""
+    rest = [block for block in blocks if quarantine_key(block.id) not in aside]
+    held = scene.retry(route.target.read, [block.id for block in rest])
+    return [
+        new.id
+        for new, old in zip(rest, held, strict=True)
+        if old is None or not same_block(new, old)
+    ]
 
 
 def retry_quarantined(project: Project, revision: str) -> tuple[int, int]:
@@ -44,6 +62,9 @@ def retry_quarantined(project: Project, revision: str) -> tuple[int, int]:
                     ids = [b.id for b in page.blocks if quarantine_key(b.id) in aside]
                     gone.difference_update(quarantine_key(id) for id in ids)
                     bad = {quarantine_key(id) for id in write_again(scene, route, ids)}
+                    if route.gathers:
+                        # A block that belonged nowhere may be part of any other by now.
+                        write_again(scene, route, _stale(scene, route, page.blocks, aside))
                     for id in ids:
                         form = quarantine_key(id)
                         if form not in bad:

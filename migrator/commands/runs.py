@@ -77,7 +77,8 @@ def held_at(project: Project, revision: str, side: str) -> list[str]:
     """What a ``source`` or ``target`` consists of, by name: what dropping it would drop."""
     found: list[str] = []
     for move in project.moves(project.revision_id(revision)):
-        at: At = getattr(move, side)
-        tables = [] if at.tables is None else revisions.all_tables(at.tables)
-        found += [f"{at.store}:{each.table}" for each in tables] or [str(at)]
-    return found
+        ends: list[At] = [*move.reads().values()] if side == "source" else [move.target]
+        for at in ends:
+            tables = [] if at.tables is None else revisions.all_tables(at.tables)
+            found += [f"{at.store}:{each.table}" for each in tables] or [str(at)]
+    return list(dict.fromkeys(found))

@@ -30,13 +30,13 @@ COUNTED = ("read", "spread", "create", "change", "leave", "delete", "quarantined
 class Batch:
     """What one page turns into.
 
-    ``origins`` are the source keys where those of the target are others, ``there`` the keys
-    that the target holds already, both by canonical form. The count ``spread`` is how many more
-    blocks the source's became than they were.
+    ``origins`` are the keys of the target with those of the source, where they are others,
+    ``there`` those that the target holds already, both by canonical form. The count ``spread``
+    is how many more blocks the source's became than they were.
     """
 
     blocks: list[Block] = field(default_factory=list)
-    origins: dict[bytes, Value] = field(default_factory=dict)
+    origins: dict[bytes, tuple[Value, Value]] = field(default_factory=dict)
     there: set[bytes] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
 
@@ -104,7 +104,7 @@ class _Backfill:
             try:
                 cut = expected(block)
                 if self.route.changes_key:
-                    batch.origins.update((encode(new.id), block.id) for new in cut)
+                    batch.origins.update((encode(new.id), (new.id, block.id)) for new in cut)
                 batch.blocks += cut
             except (CorruptBlock, DoesNotFit, Refused) as error:
                 path = getattr(error, "path", "")
@@ -149,8 +149,8 @@ class _Backfill:
         form = encode(error.key)
         if all(encode(block.id) != form for block in batch.blocks):
             raise error
-        origin = batch.origins.get(form, error.key)
-        going = self._from(batch, origin) if self.route.spreads else {form: error.key}
+        _, origin = batch.origins.get(form, (error.key, error.key))
+        going = _made_of(batch, origin) if self.route.spreads else {form: error.key}
         rest = [block for block in batch.blocks if encode(block.id) not in going]
         written = {encode(block.id) for block in batch.blocks}
         for each in going:
@@ -161,15 +161,6 @@ class _Backfill:
         for each in batch.there.intersection(going):
             self._drop_leftover(going[each])
         return rest
-
-    def _from(self, batch: Batch, origin: Value) -> dict[bytes, Value]:
-        """All keys of the target that one block of the source became, by canonical form."""
-        (block,) = self.scene.retry(self.route.source.read, [origin])
-        if block is None:
-            return {}
-        keys = [new.id for new in self.route.expected(block)]
-        return {form: id for form, id in zip(map(encode, keys), keys, strict=True)
-                if form in batch.origins}  # fmt: skip
 
     def _drop_leftover_of(self, id: Value) -> None:
         """As ``_drop_leftover``, for a block that could not be cut: where its key is the same."""
@@ -214,6 +205,12 @@ class _Backfill:
         self.scene.watcher.advances("backfill", self.route.cls, done["read"], done["bytes"])
 
 
+def _made_of(batch: Batch, origin: Value) -> dict[bytes, Value]:
+    """All keys of the target that one block of the source became, by canonical form."""
+    wanted = encode(origin)
+    return {form: id for form, (id, key) in batch.origins.items() if encode(key) == wanted}
+
+
 def quarantined(route: Route, id: Value, path: str, reason: str) -> Quarantined:
     """The record of a block in quarantine."""
     shown = route.source_name(id)
@@ -229,9 +226,11 @@ def _delete_extra(scene: Scene, route: Route, task: Task) -> None:
         scene.check()
         extra = extra_blocks(route, page.blocks, scene.retry)
         _refuse_unplanned(scene, route, extra)
-        done = dict(task.intent) if task.intent is not None else {"delete": len(extra)}
-        if task.intent is None:
-            scene.retry(scene.control.intend, scene.run.id, task, done)
+        # After a crash a page reaches further, as what it held before is gone: the keys say which
+        # of them were counted already.
+        going = {**(task.intent or {}), **{quarantine_key(block.id): 1 for block in extra}}
+        if going != task.intent:
+            scene.retry(scene.control.intend, scene.run.id, task, going)
         reached("delete.intended")
         if extra:
             scene.retry(route.target.delete, [Address(block.id, block.place) for block in extra])
@@ -240,7 +239,7 @@ def _delete_extra(scene: Scene, route: Route, task: Task) -> None:
             task,
             position=page.next,
             done=page.next is None,
-            counts={"delete": task.counts.get("delete", 0) + done["delete"]},
+            counts={"delete": task.counts.get("delete", 0) + len(going)},
             intent=None,
         )
         scene.retry(scene.control.checkpoint, scene.run.id, task)

@@ -3,14 +3,16 @@
 ``old`` is what the source holds, ``new`` what the target holds: the source gets
 ``backward(new, old)``. Keys that only the source has were deleted since; keys that only the
 target has were born since. Blocks in quarantine never reached the target and stay as they are,
-unless the target has written their keys anew.
+unless the target has written their keys anew. Where blocks of the source became several, all that
+the target holds of one go back together.
 """
 
 from __future__ import annotations
 
+from migrator.engine.carry_parts import carry_parts_back
 from migrator.engine.work import Scene, keys_aside
 from migrator.errors import DoesNotFit, Failed
-from migrator.model.block import Address, Block, cut, join
+from migrator.model.block import Address, Block, join
 from migrator.model.canonical import encode
 from migrator.model.diff import same_block
 from migrator.model.rules import CorruptBlock
@@ -23,6 +25,8 @@ def carry_back(scene: Scene, route: Route) -> dict[str, int]:
     """Make the source equal to the target; the counts of what was done there."""
     done = {"create": 0, "change": 0, "delete": 0}
     aside = keys_aside(scene, route)
+    if route.spreads:
+        return carry_parts_back(scene, route, aside, done)
     limit = scene.planned(route).page
     for range_ in scene.retry(route.target.split, 1):
         for page in pages(route.target, range_, None, limit, scene.retry):
@@ -58,7 +62,6 @@ def _write(
     keys = [route.sources(block) for block in blocks]
     flat = [key for each in keys for key in each]
     held = {encode(b.id): b for b in scene.retry(route.source.read, flat) if b is not None}
-    source_rules = route.source_at.rules(route.cls)
     writes: list[Block] = []
     for block, each in zip(blocks, keys, strict=True):
         old = held.get(encode(each[0]))
@@ -68,7 +71,7 @@ def _write(
             before = None if old is None else join(old)
         except (CorruptBlock, DoesNotFit):
             before = None  # it was in quarantine and never reached the target: it is replaced
-        writes.append(cut(route.translation.backward(join(block), before), source_rules))
+        writes.append(route.returned(block, before))
         done["create" if old is None else "change"] += 1
     if writes:
         scene.retry(route.source.write, writes)

@@ -93,9 +93,11 @@ class Engine:
 
     def _compare_counts(self, route: Route, done: dict[str, int]) -> None:
         accounted = done["create"] + done["change"] + done["leave"] + done["quarantined"]
-        if accounted != done["read"]:
+        expected = done["read"] + done["spread"]
+        if accounted != expected:
             raise Mismatch(
-                f"{done['read']:,} blocks were read, {accounted:,} are accounted for",
+                f"{done['read']:,} blocks were read, of which {expected:,} were to be made; "
+                f"{accounted:,} are accounted for",
                 where=f"{route.source_at} -> {route.move.target}",
                 hint="don't cut over; keep the control database and report this",
             )
@@ -118,6 +120,7 @@ class Engine:
             self.scene.control.record(
                 self.run.id, "verified", cls=found.cls, equal=found.equal, differ=found.differ,
                 missing=found.missing, extra=found.extra, quarantined=found.quarantined,
+                read=found.read,
             )  # fmt: skip
         revision = self.scene.plan.revision
         again = f"\nthey were equal before; to copy anew:  migrator abort {revision}, then plan"
@@ -173,7 +176,8 @@ class Engine:
         found = [verify(self.scene, route) for route in self.scene.routes]
         changed = sum(f.differ + f.missing + f.extra for f in found)
         if changed and carry_back:
-            for route in self.scene.routes:
+            # Parts go back into their wholes, so the wholes must be there first.
+            for route in sorted(self.scene.routes, key=lambda route: route.spreads):
                 carried = carry(self.scene, route)
                 self.scene.control.record(self.run.id, "carried back", cls=route.cls, **carried)
             found = [verify(self.scene, route) for route in self.scene.routes]
@@ -243,10 +247,10 @@ class Engine:
         for event in self.scene.control.events(self.run.id):
             detail = event["detail"]
             if event["event"] == "verified" and detail["cls"] == route.cls:  # type: ignore[index]
-                seen = sum(detail[n] for n in ("equal", "differ", "missing", "quarantined"))  # type: ignore[index]
+                seen = detail.get("read")  # type: ignore[union-attr]
         if seen is None or not self.scene.retry(route.source.exists):
             return
-        count = self.scene.retry(route.source.count)
+        count = self.scene.retry(route.source_blocks)
         if count > seen:
             raise Refused(
                 f"it holds {count:,} blocks, {count - seen:,} more than at the cut-over: somebody "

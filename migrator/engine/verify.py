@@ -42,11 +42,15 @@ class Mismatched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(msgspec.Struct, kw_only=True):
-    """The result for one move. ``told`` is bounded; the counts are of all."""
+    """The result for one move. ``told`` is bounded; the counts are of all.
+
+    ``read`` are the blocks of the source, which may be fewer or more than those of the mirror.
+    """
 
     cls: str
     source: str
     target: str
+    read: int = 0
     equal: int = 0
     differ: int = 0
     missing: int = 0
@@ -75,8 +79,8 @@ class _Pass:
         """Whether a key of the source is in quarantine."""
         return bool(self.aside) and quarantine_key(id) in self.aside
 
-    def tell(self, block_id: Value, what: str, paths: list[str]) -> None:
-        told = Mismatched(key=self.route.name(block_id), what=what, paths=paths[:PATHS_TOLD])
+    def tell(self, key: str, what: str, paths: list[str]) -> None:
+        told = Mismatched(key=key, what=what, paths=paths[:PATHS_TOLD])
         if len(self.found.told) < MOST_TOLD:
             self.found.told.append(told)
 
@@ -102,6 +106,8 @@ def verify(scene: Scene, route: Route, *, resume: bool = False) -> Verification:
         _walk(walk, EXTRA)
     scene.watcher.ends("verify", route.cls)
     forget(scene, route)
+    if route.gathers:
+        found.read = scene.retry(route.source_blocks)
     return found
 
 
@@ -162,14 +168,17 @@ def _forth(walk: _Pass, task: Task) -> None:
     read = _read(walk, task)
     for page, pairs in read if route.in_process else ahead(read):
         scene.check()
-        done = dict.fromkeys(("equal", "differ", "missing", "quarantined", "rechecked", _KEYS), 0)
+        names = ("read", "equal", "differ", "missing", "quarantined", "rechecked", _KEYS)
+        done = dict.fromkeys(names, 0)
+        done["read"] = len(page.blocks) + len(page.damaged)
         done["quarantined"] += sum(walk.is_aside(block.id) for block in page.blocks)
         for id, reason in page.damaged:
             if walk.is_aside(id):
                 done["quarantined"] += 1
             else:
                 done["differ"] += 1
-                walk.tell(id, "differs", [f"(whole): can't be read: {reason}"])
+                shown = route.source_name(id)
+                walk.tell(shown, "differs", [f"(whole): can't be read: {reason}"])
         _compare(walk, pairs, done)
         task = _checkpoint(walk, task, page.next, done)
         scene.watcher.advances("verify", route.cls, len(page.blocks), page.bytes)
@@ -183,26 +192,29 @@ def _read(walk: _Pass, task: Task) -> Iterator[tuple[Page, list[Pair]]]:
 
 
 def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
-    doubtful = [source for source, new, old in pairs if old is None or not _same(new, old)]
+    doubtful = [(source, new) for source, new, old in pairs if old is None or not _same(new, old)]
     done[_KEYS] += sum(_hash(old.id) for _, _, old in pairs if old is not None)
     done["equal"] += len(pairs) - len(doubtful)
     if not doubtful:
         return
     done["rechecked"] += len(doubtful)
-    again = [
-        block
-        for block in walk.scene.retry(walk.source.read, [block.id for block in doubtful])
-        if block is not None
-    ]
+    spreads = walk.route.spreads
+    ids = {encode(source.id): source.id for source, _ in doubtful}
+    again = [b for b in walk.scene.retry(walk.source.read, list(ids.values())) if b is not None]
+    unequal = {encode(new.id) for _, new in doubtful}
     for source, new, old in _pairs(walk, again):
+        same = old is not None and _same(new, old)
+        if spreads and same and encode(new.id) not in unequal:
+            continue  # another block of the same source, counted already
+        shown = walk.route.name(new.id) if spreads else walk.route.source_name(source.id)
         if old is None:
             done["missing"] += 1
-            walk.tell(source.id, "missing", [])
-        elif _same(new, old):
+            walk.tell(shown, "missing", [])
+        elif same:
             done["equal"] += 1
         else:
             done["differ"] += 1
-            walk.tell(source.id, "differs", _paths(walk.route, new, old))
+            walk.tell(shown, "differs", _paths(walk.route, new, old))
 
 
 def _pairs(walk: _Pass, blocks: list[Block]) -> list[Pair]:
@@ -273,7 +285,7 @@ def _look_up(walk: _Pass, task: Task) -> None:
         done = {"extra": 0}
         for id in _extra(walk, ids):
             done["extra"] += 1
-            walk.tell(id, "extra", [])
+            walk.tell(walk.route.name(id), "extra", [])
         task = _checkpoint(walk, task, position, done)
 
 
@@ -290,7 +302,7 @@ def _extra(walk: _Pass, ids: list[Value]) -> list[Value]:
     """Those keys of the mirror that no block of the source accounts for, looked at twice."""
     route, retry = walk.route, walk.scene.retry
     blocks = [Block(id, {}) for id in ids]
-    if route.translation.changes_key:
+    if route.changes_key:
         blocks = [block for block in retry(walk.target.read, ids) if block is not None]
     sources = accounted(route, blocks, walk.source, retry)
     # What is in quarantine is not in the mirror: a block under its key was written there later.

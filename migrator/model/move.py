@@ -14,7 +14,7 @@ from migrator.errors import Refused
 from migrator.model.rules import Representation, representation
 
 if TYPE_CHECKING:
-    from migrator.model.evolution import Evolution, Regrouping
+    from migrator.model.evolution import Evolution, MergeIn, Regrouping
 
 Nulls: TypeAlias = Literal["null", "absent"]
 
@@ -153,6 +153,19 @@ class Move:
     oversize: Literal["refuse", "quarantine"] = "refuse"
     identifier: str | None = None
     of: str | None = None
+
+    @property
+    def merges(self) -> MergeIn | None:
+        """What is merged in from a second location, where that is so."""
+        from migrator.model.evolution import MergeIn
+
+        return next((step for step in self.evolve if isinstance(step, MergeIn)), None)
+
+    def reads(self) -> dict[str, At]:
+        """Where the move reads from, by class, as far as that is filled in."""
+        merges = self.merges
+        found = {} if self.source is None else {self.source_cls: self.source}
+        return found if merges is None or merges.at is None else {**found, merges.of: merges.at}
 
     @property
     def source_cls(self) -> str:

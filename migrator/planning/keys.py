@@ -23,7 +23,7 @@ class Collisions:
 
     def __init__(self, route: Route) -> None:
         self._route = route
-        self._all = route.translation.changes_key
+        self._all = route.changes_key
         self._file = sqlite3.connect("")
         self._file.execute("CREATE TABLE folded (key BLOB PRIMARY KEY, shown TEXT)")
 
@@ -55,6 +55,12 @@ class Collisions:
             if row is not None:
                 self._collides(issues, self._route.name(id), row[0])
         self._file.close()
+
+    def expects(self, id: Value) -> bool:
+        """Whether an evolution makes this key; known only where one makes the keys at all."""
+        form = encode(self._route.target.same_key(id))
+        row = self._file.execute("SELECT 1 FROM folded WHERE key = ?", (form,)).fetchone()
+        return self._all and row is not None
 
     @property
     def any(self) -> bool:

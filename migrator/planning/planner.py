@@ -16,6 +16,7 @@ from migrator.model.plan import Finding, KindCount, MovePlan, Place, Plan
 from migrator.model.value import Kind
 from migrator.planning.file import sealed
 from migrator.planning.inference import inferred
+from migrator.planning.regrouped import regrouping_findings
 from migrator.planning.survey import PAGE, Survey, Surveyor
 from migrator.planning.tally import Issues
 from migrator.ports import Collection, How, Json, Limits, Store
@@ -62,6 +63,7 @@ def make_plan(
         route = inferred(bare, retry, tell)
         survey = Surveyor(route, retry, full=full, referred=referred, progress=tell).run()
         location_findings(route, survey)
+        regrouping_findings(route, routes, survey.issues, retry)
         made = _move_plan(route, survey, workers)
         if route is not bare:
             made = msgspec.structs.replace(made, tables=route.move.target.tables)
@@ -175,7 +177,7 @@ def _move_plan(route: Route, survey: Survey, workers: int) -> MovePlan:
     limits = capabilities.limits
     return MovePlan(
         cls=route.cls,
-        source=place(route.source_store, route.source_at, route.cls),
+        source=place(route.source_store, route.source_at, route.move.source_cls),
         target=place(route.target_store, target, route.cls),
         evolutions=[step.describe() for step in route.translation.chain],
         create=survey.create,

@@ -91,7 +91,6 @@ class Surveyor:
             self._page(blocks)
             self.progress(found.read, total.blocks)
         found.seconds = time.monotonic() - began
-        self.collisions.close(self._folded(), found.issues)
         if sampled:
             self._extrapolate(self.retry(route.source.count))
             if not found.fresh:
@@ -102,6 +101,7 @@ class Surveyor:
                 )  # fmt: skip
         elif not found.fresh:
             self._extra()
+        self.collisions.close(self._folded(), found.issues)
         return found
 
     def _all(self) -> Iterator[list[Block]]:
@@ -281,6 +281,8 @@ class Surveyor:
         for range_ in self.retry(route.target.split, 1):
             for page in pages(route.target, range_, None, PAGE, self.retry):
                 for block in extra_blocks(route, page.blocks, self.retry):
+                    if self.collisions.expects(block.id):
+                        continue  # what stands under a key that is made is changed, not deleted
                     found.delete += 1
                     found.removed += len(block.entries)
                     found.issues.add(

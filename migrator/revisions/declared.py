@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from migrator.errors import MigratorError, Refused
-from migrator.model.evolution.base import Evolution
+from migrator.model.evolution import Evolution, MergeIn, Regrouping
+from migrator.model.evolution.regroup import divide
 from migrator.model.move import At, Layout, Move, Tables
 from migrator.model.path import parse_path
 from migrator.model.rules import parse_pattern
@@ -27,12 +28,19 @@ def check_move(move: Move, where: str) -> None:
         raise refuse("target must be At(...)")
     if move.source is not None and not isinstance(move.source, At):
         raise refuse("source must be At(...), or be left out")
-    for at, side in ((move.source, "source"), (move.target, "target")):
+    if move.of is not None and (not isinstance(move.of, str) or not _CLASS.fullmatch(move.of)):
+        raise refuse(f"{move.of!r} is no class name", 'of is the class of the source:  of="Game"')
+    _check_evolve(move, refuse)
+    merges = move.merges
+    for at, cls, side in (
+        (move.source, move.source_cls, "source"),
+        (move.target, move.cls, "target"),
+        *([(merges.at, merges.of, "location merged in")] if merges is not None else []),
+    ):
         if at is not None:
             _check_at(at, side, refuse)
-            _quote(lambda at=at: at.rules(move.cls), refuse)  # type: ignore[misc]
+            _quote(lambda at=at, cls=cls: at.rules(cls), refuse)  # type: ignore[misc]
     _check_texts(move, refuse)
-    _check_evolve(move, refuse)
     if move.source is not None:
         check_ways(move.cls, move.source, move.target, where)
 
@@ -55,8 +63,8 @@ def check_ways(cls: str, source: At, target: At, where: str) -> None:
 def check_stores(moves: Collection[Move], known: Collection[str], where: str) -> None:
     """Refuse a store that the settings do not name."""
     for move in moves:
-        for at in (move.source, move.target):
-            for store in _stores_of(at) if at is not None else ():
+        for at in (*move.reads().values(), move.target):
+            for store in _stores_of(at):
                 if store not in known:
                     raise Refused(
                         f"move of {move.cls}: {store!r} is no store of the settings",
@@ -139,10 +147,22 @@ def _check_evolve(move: Move, refuse: Callable[..., Refused]) -> None:
     if isinstance(move.evolve, str) or not isinstance(move.evolve, list | tuple):
         raise refuse("evolve must be a list of evolutions")
     for step in move.evolve:
-        if not isinstance(step, Evolution):
+        if not isinstance(step, Evolution | Regrouping):
             raise refuse(f"evolve holds {type(step).__name__}, which is no evolution")
         # Some read their paths only when asked.
         _quote(step.describe, refuse)
+    _quote(lambda: divide(move.evolve), refuse)
+    for step in move.evolve:
+        if isinstance(step, MergeIn):
+            if not isinstance(step.of, str) or not _CLASS.fullmatch(step.of):
+                raise refuse(f"{step.of!r} is no class name", 'MergeIn("rounds", of="Round", ...)')
+            if step.at is not None and not isinstance(step.at, At):
+                raise refuse("at of MergeIn must be At(...), or be left out")
+        elif isinstance(step, Regrouping) and move.source_cls == move.cls:
+            raise refuse(
+                "what is regrouped becomes another class",
+                f'name the class that the source holds:  Move("{move.cls}", of="...", ...)',
+            )
 
 
 def _quote(ask: Callable[[], object], refuse: Callable[..., Refused]) -> None:

@@ -15,7 +15,7 @@ from migrator.errors import Refused
 from migrator.model.move import At, Move
 from migrator.revisions.declared import check_stores, check_ways
 from migrator.revisions.fingerprint import fingerprint
-from migrator.revisions.order import check_branches, check_links, touches
+from migrator.revisions.order import check_branches, check_links, classes_read, touches
 from migrator.revisions.script import Revision, find_scripts, load_script
 
 
@@ -69,6 +69,8 @@ class Graph:
                 for move in revision.moves:
                     if move.cls == cls:
                         return move.target
+                if any(m.merges is not None and m.merges.of == cls for m in revision.moves):
+                    return None  # it lies nowhere any more
         return None
 
     def classes(self) -> tuple[str, ...]:
@@ -85,19 +87,33 @@ class Graph:
         found = []
         for move in revision.moves:
             where = revision.where_move(move.cls)
-            source = move.source or self.locate(move.cls, before=revision.id)
-            if source is None:
-                raise Refused(
-                    f"revision {revision.id} moves {move.cls}, and no source can be told: no "
-                    f"revision before it moves {move.cls}",
-                    where=where,
-                    hint="write where it lies now:  source=At(...)",
-                )
-            check_ways(move.cls, source, move.target, where)
-            found.append(replace(move, source=source))
+            filled = self._filled(revision, move)
+            merges = filled.merges
+            ends = [(filled.source, filled.source_cls, "source")]
+            if merges is not None:
+                ends.append((merges.at, merges.of, "at"))
+            for at, cls, how in ends:
+                if at is None:
+                    raise Refused(
+                        f"revision {revision.id} moves {cls}, and no source can be told: no "
+                        f"revision before it moves {cls}",
+                        where=where,
+                        hint=f"write where it lies now:  {how}=At(...)",
+                    )
+                check_ways(move.cls, at, move.target, where)
+            found.append(filled)
             if stores is not None:
                 check_stores(found[-1:], stores, where)
         return tuple(found)
+
+    def _filled(self, revision: Revision, move: Move) -> Move:
+        """A move with what the chain of revisions tells of where it reads."""
+        source = move.source or self.locate(move.source_cls, before=revision.id)
+        merges = move.merges
+        if merges is not None and merges.at is None:
+            found = replace(merges, at=self.locate(merges.of, before=revision.id))
+            move = replace(move, evolve=tuple(found if e is merges else e for e in move.evolve))
+        return replace(move, source=source)
 
     def fingerprint(self, name: str) -> str:
         """A stable digest of what a revision declares, its sources filled in."""
@@ -105,15 +121,14 @@ class Graph:
 
     def check(self) -> None:
         """Refuse branches that meet in a class or a collection."""
-        named = {r.id: [("class", m.cls) for m in r.moves] for r in self.revisions}
+        named = {
+            r.id: [("class", cls) for m in r.moves for cls in (m.cls, *classes_read(m))]
+            for r in self.revisions
+        }
         check_branches(self.revisions, self._ancestors, named)
         # Only now is it certain where the chain leaves a class.
         places = {
-            r.id: [
-                place
-                for move in r.moves
-                for place in touches(move, move.source or self.locate(move.cls, before=r.id))
-            ]
+            r.id: [place for move in r.moves for place in touches(self._filled(r, move))]
             for r in self.revisions
         }
         check_branches(self.revisions, self._ancestors, places)

@@ -71,12 +71,23 @@ def _check_cycles(revisions: Sequence[Revision]) -> None:
     )
 
 
-def touches(move: Move, source: At | None) -> Iterator[Touch]:
+def touches(move: Move) -> Iterator[Touch]:
     """The collections and tables that a move reads, writes or drops."""
-    for at in (source, move.target):
-        if at is not None:
-            names = [t.table for t in all_tables(at.tables)] if at.tables else [at.collection]
-            yield from ((at.store, name) for name in names)
+    for at in (*move.reads().values(), move.target):
+        yield from touched(at)
+
+
+def touched(at: At) -> Iterator[Touch]:
+    """The collections and tables of a location."""
+    names = [t.table for t in all_tables(at.tables)] if at.tables else [at.collection]
+    yield from ((at.store, name) for name in names)
+
+
+def classes_read(move: Move) -> Iterator[str]:
+    """The classes that a move takes."""
+    yield move.source_cls
+    if move.merges is not None:
+        yield move.merges.of
 
 
 def check_branches(

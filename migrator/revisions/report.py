@@ -72,12 +72,13 @@ def check(graph: Graph, stores: Collection[str]) -> Checked:
         if not revision.message:
             remarks.append(Remark(revision.where(), f"revision {revision.id} has no docstring"))
         for move in revision.moves:
-            left = graph.locate(move.cls, before=revision.id)
+            left = graph.locate(move.source_cls, before=revision.id)
             if move.source is not None and left is not None and move.source != left:
                 remarks.append(
                     Remark(
                         revision.where_move(move.cls),
-                        f"takes {move.cls} from {move.source}, yet the chain left it at {left}",
+                        f"takes {move.source_cls} from {move.source}, yet the chain left it at "
+                        f"{left}",
                     )
                 )
     return Checked(len(graph.revisions), moves, graph.heads, tuple(remarks))
@@ -85,7 +86,11 @@ def check(graph: Graph, stores: Collection[str]) -> Checked:
 
 def _entry(graph: Graph, revision: Revision) -> HistoryEntry:
     steps = tuple(
-        Step(move.cls, move.source or graph.locate(move.cls, before=revision.id), move.target)
+        Step(
+            move.cls,
+            move.source or graph.locate(move.source_cls, before=revision.id),
+            move.target,
+        )
         for move in revision.moves
     )
     return HistoryEntry(

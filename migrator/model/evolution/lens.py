@@ -67,6 +67,8 @@ class Lens:
                 return []
             if type(held) is not list:
                 raise misfit(self.spec.path, f"is of the kind {kind_of(held)}, not a list")
+            if self.spec.back is None:
+                self._expect_nothing_else(whole)
             parts = [self.part_of(element, whole, i) for i, element in enumerate(held)]
             self._expect_different(parts)
             if self.spec.place is None and not _ascends(map(self._rank, parts)):
@@ -103,11 +105,17 @@ class Lens:
     def expect_whole(self, whole: Aggregate) -> None:
         """Raise DoesNotFit where a bucket holds what its parts can't: it would not come back."""
         with named(whole.id):
-            left = self.rest(whole).value
-            for name in left.keys() - self.spec.grouped.keys():
-                raise misfit(child("", name), "has no place in the old shape")
+            if not self.rest(whole).value.keys() >= self.spec.grouped.keys():
+                raise misfit(self.spec.path, "stands without what groups it")
             if not find(whole.value, self.spec.names, ""):
                 raise misfit(self.spec.path, "is empty: the old side would hold nothing of it")
+
+    def _expect_nothing_else(self, whole: Aggregate) -> None:
+        """Raise DoesNotFit where a whole that lives by its parts holds what they don't tell."""
+        left, _ = take(whole.value, self.spec.names, "", lambda names: False)
+        for name in left.keys() - self.spec.grouped.keys():
+            hint = f"leave it out on purpose before:  Drop({name!r})"
+            raise misfit(child("", name), "has no place in the parts", hint)
 
     # ------------------------------------------------------------------ between whole and part
 
