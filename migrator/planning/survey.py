@@ -127,7 +127,7 @@ class Surveyor:
     def _damaged(self, damaged: list[tuple[Value, str]]) -> None:
         for key, reason in damaged:
             self.found.read += 1
-            self._misfit("E101", f"can't be read: {reason}", self.route.name(key), "")
+            self._misfit("E101", f"can't be read: {reason}", self.route.source_name(key), "")
 
     def _misfit(self, code: str, text: str, key: str, path: str) -> None:
         aside = self.route.move.oversize == "quarantine"
@@ -155,7 +155,7 @@ class Surveyor:
 
     def _expected(self, block: Block) -> list[Block]:
         """The target's blocks that can be written; findings for the others."""
-        route, name = self.route, self.route.name(block.id)
+        route, name = self.route, self.route.source_name(block.id)
         try:
             expected = route.expected(block)
             self._check_identifier(block, name)
@@ -165,7 +165,9 @@ class Surveyor:
         except (DoesNotFit, Refused) as error:
             self._misfit("E103", error.what, name, getattr(error, "path", ""))
             return []
-        return [new for new in expected if self._fits(new, name)]
+        fitting = [new for new in expected if self._fits(new, name)]
+        # A block that becomes several is moved whole or not at all.
+        return [] if route.spreads and len(fitting) < len(expected) else fitting
 
     def _expected_if_any(self, block: Block) -> list[Block]:
         try:
@@ -297,7 +299,7 @@ class Surveyor:
         seen = max(1, found.read)
         for name in ("create", "change", "leave", "entries", "bytes", "added", "changed"):
             setattr(found, name, round(getattr(found, name) * blocks / seen))
-        if found.fresh:
+        if found.fresh and not self.route.spreads:
             found.create = blocks
         found.exact = False
         # Rule of three: a trait absent from n blocks taken at random is, with 95% confidence,
