@@ -36,6 +36,7 @@ STORES = {
     "MariaDB, MySQL": "mariadb://host/a",
     "MongoDB": "mongodb://host/a",
     "Redis": "redis://host/0",
+    "DynamoDB": "dynamodb:///?region=eu-west-1",
 }
 HEAD = "<!-- made by scripts/references.py from the code; don't edit it -->\n\n"
 
