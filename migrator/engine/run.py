@@ -247,7 +247,7 @@ class Engine:
         for event in self.scene.control.events(self.run.id):
             detail = event["detail"]
             if event["event"] == "verified" and detail["cls"] == route.cls:  # type: ignore[index]
-                seen = detail.get("read")  # type: ignore[union-attr]
+                seen = detail.get("read")  # type: ignore[attr-defined]
         if seen is None or not self.scene.retry(route.source.exists):
             return
         count = self.scene.retry(route.source_blocks)
