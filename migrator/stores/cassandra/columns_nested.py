@@ -363,8 +363,13 @@ def _parse(tokens: list[str], text: str) -> Type:
         raise UnknownType(f"{text}: {REFUSED[name]}")
     args: list[Type] = []
     if tokens and tokens[0] == "<":
-        while tokens and tokens.pop(0) in "<,":
+        while tokens[0] in "<,":
+            tokens.pop(0)
             args.append(_parse(tokens, text))
+            if not tokens:
+                raise UnknownType(f"{text!r} is no type of CQL")
+        if tokens.pop(0) != ">":
+            raise UnknownType(f"{text!r} is no type of CQL")
     if name == "frozen" and word[0] != '"':
         if len(args) != 1:
             raise UnknownType(f"{text!r} is no type of CQL")
