@@ -268,6 +268,14 @@ class Infers(Protocol):
         """What is to see the blocks; None where the collection is there, or is described."""
 
 
+@runtime_checkable
+class AsTarget(Protocol):
+    """A collection with something to tell where it is to be written to; beside ``Collection``."""
+
+    def target_findings(self, blocks: int, size: int) -> Iterable[tuple[str, str, str]]:
+        """As ``findings``, for a plan that writes so many blocks and bytes here."""
+
+
 class Store(Protocol):
     """An open store."""
 

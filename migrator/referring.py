@@ -7,7 +7,7 @@ takes may be.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -17,7 +17,7 @@ from migrator.model.path import child
 from migrator.model.references import DeclaredReferences
 from migrator.model.rules import Entries, Representation, general_path
 from migrator.model.value import Ref, Value
-from migrator.ports import Collection, Inference, Infers, Json, Observer, Page
+from migrator.ports import AsTarget, Collection, Inference, Infers, Json, Observer, Page
 
 
 def referring(collection: Collection) -> Collection:
@@ -68,6 +68,10 @@ class _Collection(_Observer):
 
     def inference(self) -> Inference | None:
         return self._inner.inference() if isinstance(self._inner, Infers) else None
+
+    def target_findings(self, blocks: int, size: int) -> Iterable[tuple[str, str, str]]:
+        inner = self._inner
+        return inner.target_findings(blocks, size) if isinstance(inner, AsTarget) else ()
 
     def sample(self, size: int) -> list[Block]:
         return [self._refer(block) for block in self._inner.sample(size)]

@@ -19,7 +19,7 @@ from migrator.planning.inference import inferred
 from migrator.planning.regrouped import regrouping_findings
 from migrator.planning.survey import PAGE, Survey, Surveyor
 from migrator.planning.tally import Issues
-from migrator.ports import Collection, How, Json, Limits, Store
+from migrator.ports import AsTarget, Collection, How, Json, Limits, Store
 from migrator.retry import Retry
 from migrator.route import Route
 
@@ -119,6 +119,10 @@ def location_findings(route: Route, survey: Survey) -> None:
     issues = survey.issues
     for collection in (route.source, route.target):
         for severity, code, text in collection.findings():
+            issues.add(severity, code, text)  # type: ignore[arg-type]
+    if isinstance(route.target, AsTarget):
+        written = survey.create + survey.change
+        for severity, code, text in route.target.target_findings(written, survey.bytes):
             issues.add(severity, code, text)  # type: ignore[arg-type]
     for store, at in ((route.target_store, route.move.target),):
         facts = store.capabilities.layouts[layout_of(store, at)]

@@ -11,7 +11,7 @@ from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.ports import Held, Json, Observer, Page, Statistics
-from migrator.stores.redis import facts, listing, names
+from migrator.stores.redis import facts, findings, listing, names
 from migrator.stores.redis.forms import Encoded, Form, HashForm, OneKey, Raw, StringForm, unreadable
 from migrator.stores.redis.keyed import KeysForm
 from migrator.stores.redis.listing import Walker
@@ -163,7 +163,29 @@ class RedisCollection:
         return None
 
     def findings(self) -> Iterable[tuple[str, str, str]]:
-        return []
+        wire = self._wire
+        yield from findings.of_both_sides(self._infos(), int(wire.servers.options["db"]))
+        yield from findings.moving_slots(wire)
+        if isinstance(self._form, NativeForm):
+            return
+        yield from findings.nested(self.at.collection, self._registered())
+        some: list[bytes] = []
+        for batch in islice(wire.scan(self._form.pattern, ""), _LOOKED_AT // 1000):
+            some += [key for key in batch if self._form.suffix(key) is not None]
+        yield from findings.other_types(wire, some, self._form.type)
+
+    def target_findings(self, blocks: int, size: int) -> Iterable[tuple[str, str, str]]:
+        """As ``findings``, for a plan that writes so many blocks and bytes here."""
+        return findings.of_target(self._infos(), self._wire.servers.replicas, blocks, size)
+
+    def _infos(self) -> list[dict[str, str]]:
+        return [findings.info(self._wire, master) for master in self._wire.masters()]
+
+    def _registered(self) -> list[str]:
+        ((reply,),) = self._wire.run([Unit(REGISTRY, [("SMEMBERS", REGISTRY)])])
+        if isinstance(reply, Exception):
+            raise self._wire.refusal(reply)
+        return [name.decode("utf-8", "surrogateescape") for name in reply]
 
     def count(self) -> int:
         return listing.Listing(self._reader.scan()).count()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from migrator.model.move import At
 from migrator.ports import ServerInfo, StoreSettings
-from migrator.stores.redis import facts
+from migrator.stores.redis import facts, findings
 from migrator.stores.redis.collection import RedisCollection
 from migrator.stores.redis.settings import servers
 from migrator.stores.redis.wire import Wire
@@ -21,9 +21,10 @@ class RedisStore:
         self._wire = Wire(self._servers, settings.name)
 
     def ping(self) -> ServerInfo:
-        info = self._wire.ask(self._wire.masters()[0], ("INFO", "server"))
-        found = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
-        return ServerInfo("Redis", found.get("redis_version", ""), ())
+        found = [findings.info(self._wire, master) for master in self._wire.masters()]
+        versions = sorted({each.get("redis_version", "?") for each in found})
+        product = f"Redis cluster of {len(found)} masters" if self._servers.cluster else "Redis"
+        return ServerInfo(product, ", ".join(versions), tuple(findings.remarks(found)))
 
     def collection(self, cls: str, at: At) -> RedisCollection:
         return RedisCollection(self._wire, cls, at)
