@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from migrator.model.value import Kind, Ref
 
 _MOVES = frozenset({"At", "Layout", "Move", "Tables", "tables"})
-_LAYOUTS = frozenset({"cassandra_table", "index", "item", "item_collection", "projection", "redis_native"})
+_LAYOUTS = frozenset(
+    {"cassandra_table", "index", "item", "item_collection", "projection", "redis_native"}
+)
 _VALUES = frozenset({"Kind", "Ref"})
 
 __all__ = [
