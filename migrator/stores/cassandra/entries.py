@@ -81,9 +81,9 @@ class EntriesCollection:
 
     @cached_property
     def _writer(self) -> Writer:
-        names = self.cls, self.where
-        wire = self._node.wire
-        return Writer(wire, self._form, self._table, self._reader, self._node.stamp, names)
+        wire, node = self._node.wire, self._node
+        where = self.cls, self.where
+        return Writer(wire, self._form, self._table, self._reader, node, where)
 
     # ------------------------------------------------------------ the collection itself
 

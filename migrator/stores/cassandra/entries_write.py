@@ -7,7 +7,7 @@ what is there and has to go gets a tombstone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -19,7 +19,8 @@ from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.stores.cassandra.entries_form import Cell, Change, Form, Raw, number
 from migrator.stores.cassandra.entries_read import Reader, expired, key_of
-from migrator.stores.cassandra.table_rows import MAX_TTL
+from migrator.stores.cassandra.table import Node
+from migrator.stores.cassandra.table_rows import EXPIRES, MAX_TTL
 from migrator.stores.cassandra.table_wire import Statement, Wire
 from migrator.stores.cassandra.table_write import time_to_live
 
@@ -49,38 +50,50 @@ class Writer:
         form: Form,
         table: str,
         reader: Reader,
-        now: Callable[[], int],
+        node: Node,
         where: tuple[str, str],
     ) -> None:
         self._wire = wire
         self._form = form
         self._table = table
         self._reader = reader
-        self._now = now
+        self._node = node
         self._cls, self._where = where
 
     # ------------------------------------------------------------ what fits
 
     def encode(self, block: Block) -> Encoded:
-        """A block as bytes. Raises DoesNotFit."""
+        """A block as bytes. Raises DoesNotFit where it has no form here, of whatever size."""
         if not block.entries:
             self._unfit(block.id, "", "a block has no entry")
         key, cells = self._key(block.id), self._cells(block.id, block.entries)
         size = len(key) + sum(
             16 + len(name) + len(value) + len(tags or b"") for name, (value, tags) in cells.items()
         )
-        if size > MAX_BYTES:
-            self._unfit(block.id, "", f"it has {size:,} bytes, over the {MAX_BYTES:,} of one write")
         if len(cells) > MAX_ENTRIES:
             self._unfit(block.id, "", f"it has {len(cells):,} entries; {MAX_ENTRIES:,} fit")
-        left = 0 if block.expires is None else block.expires - time.time() * 1000
-        if left > MAX_TTL * 1000:
-            self._unfit(
-                block.id,
-                "(expires)",
-                "its deadline is more than 20 years away, the longest that Cassandra keeps",
-            )
+        if block.expires is not None:
+            self._check_deadline(block.id, block.expires)
         return Encoded(block, key, cells, size)
+
+    def _check_deadline(self, id: Value, expires: int) -> None:
+        if expires - time.time() * 1000 > MAX_TTL * 1000:
+            why = "its deadline is more than 20 years away, the longest that Cassandra keeps"
+            self._unfit(id, EXPIRES, why)
+        if expires > self._node.latest_expiry:
+            self._unfit(
+                id,
+                EXPIRES,
+                "its deadline is after January 2038, which this server's cells can't count "
+                "(storage_compatibility_mode is not NONE)",
+            )
+
+    def _fitting(self, block: Block) -> Encoded:
+        each = self.encode(block)
+        if each.size > MAX_BYTES:
+            why = f"it has {each.size:,} bytes, over the {MAX_BYTES:,} of one write"
+            self._unfit(block.id, "", why)
+        return each
 
     def _key(self, id: Value) -> bytes:
         try:
@@ -117,7 +130,7 @@ class Writer:
 
     def write(self, blocks: Sequence[Block]) -> int:
         """Put whole blocks; the bytes sent. Raises DoesNotFit before anything is written."""
-        by_key = {each.key: each for each in map(self.encode, blocks)}
+        by_key = {each.key: each for each in map(self._fitting, blocks)}
         before = self._reader.there(list(by_key))
         pairs = zip(by_key.values(), before, strict=True)
         self._wire.run(self._whole(each, old or Raw(each.key)) for each, old in pairs)
@@ -138,7 +151,7 @@ class Writer:
         return self._form.change(self._table, change)
 
     def _stamp(self, before: Raw) -> int:
-        return max(self._now(), before.stamp + 1)
+        return max(self._node.stamp(), before.stamp + 1)
 
     def delete(self, ids: Sequence[Value]) -> None:
         """Remove blocks; those that are not there are no error."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from functools import cached_property
 from typing import Any
 
 from cassandra.cluster import Cluster
@@ -18,9 +19,11 @@ from migrator.stores.cassandra.entries import EntriesCollection
 from migrator.stores.cassandra.ring import pieces
 from migrator.stores.cassandra.settings import contact
 from migrator.stores.cassandra.table import TableCollection
-from migrator.stores.cassandra.table_wire import RawHandler, Wire
+from migrator.stores.cassandra.table_wire import Bytes, RawHandler, Wire
 
 _SETTINGS = "SELECT name, value FROM system_views.settings WHERE name IN (?, ?)"
+# Cells count the seconds of their expiry in 32 bits: until 2038, and in new formats until 2106.
+_SIGNED, _UNSIGNED = 2_147_483_646_000, 4_294_967_294_000
 
 
 class CassandraStore:
@@ -91,14 +94,8 @@ class CassandraStore:
 
     def _remarks(self, wire: Wire) -> list[str]:
         """What this cluster can't promise (R7)."""
-        found: dict[bytes | None, bytes | None] = {}
-        try:
-            names = [b"commitlog_sync", b"storage_compatibility_mode"]
-            found = dict(wire.rows(_SETTINGS, names))  # type: ignore[arg-type]
-        except Terminal:
-            pass  # older servers have no such table, or the role no right to it
         remarks = []
-        if found.get(b"commitlog_sync") == b"periodic":
+        if self._config(wire).get(b"commitlog_sync") == b"periodic":
             remarks.append(
                 "commitlog_sync is periodic: a node that is killed loses the last acknowledged "
                 "writes; only other replicas have them"
@@ -113,7 +110,21 @@ class CassandraStore:
             )
         return remarks
 
+    def _config(self, wire: Wire) -> dict[Bytes, Bytes]:
+        """Some of a node's configuration; nothing where it can't be asked for."""
+        try:
+            names = [b"commitlog_sync", b"storage_compatibility_mode"]
+            return dict(wire.rows(_SETTINGS, names))  # type: ignore[arg-type]
+        except Terminal:
+            return {}  # older servers have no such table, or the role no right to it
+
     # ------------------------------------------------------------ what layouts need of it
+
+    @cached_property
+    def latest_expiry(self) -> int:
+        """The last deadline that cells can have, in milliseconds since 1970."""
+        mode = self._config(self.wire).get(b"storage_compatibility_mode")
+        return _UNSIGNED if mode == b"NONE" else _SIGNED
 
     def stamp(self) -> int:
         """Microseconds since 1970, later than any that was given before (R10)."""

@@ -43,6 +43,10 @@ class Node(Protocol):
     @property
     def wire(self) -> Wire: ...
 
+    @property
+    def latest_expiry(self) -> int:
+        """The last deadline that cells can have, in milliseconds since 1970."""
+
     def stamp(self) -> int:
         """Microseconds since 1970, later than any that was given before."""
 

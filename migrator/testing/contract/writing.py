@@ -21,8 +21,9 @@ from migrator.testing.contract.harness import (
 )
 from migrator.testing.values import ODD_VALUES
 
-# 2099-01-01T00:00:00.123Z: a whole second would not show a store that cuts to seconds wrongly.
-DEADLINE = 4_070_908_800_123
+# 2037-01-01T00:00:00.123Z: a whole second would not show a store that cuts to seconds wrongly, and
+# some stores keep no deadline after January 2038, or more than 20 years away.
+DEADLINE = 2_114_380_800_123
 LARGEST = 20_000_000
 
 
