@@ -200,6 +200,10 @@ def _checked(name: str, given: dict[str, Any], where: str) -> Options:
 def _index(given: Any, table_hash: Attribute, where: str) -> Index:
     if not isinstance(given, Mapping) or given.keys() - _INDEX or "name" not in given:
         raise Refused(f"{where}: an index is made by index(name, hash, sort=...)")
+    if _TABLE.fullmatch(str(given["name"])) is None:
+        raise Refused(
+            f"{where}: {given['name']!r} can't be the name of an index (3 to 255 letters)"
+        )
     local = bool(given.get("local", False))
     hash_ = table_hash if local else Attribute.of(given.get("hash"), where)
     sort = given.get("sort")
