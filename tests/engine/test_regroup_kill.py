@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import signal
 from pathlib import Path
@@ -23,7 +24,6 @@ from tests.engine.regrouping import (
     game,
     held,
     put,
-    reading,
     rounds_of,
     without_rounds,
     write_project,
@@ -31,7 +31,11 @@ from tests.engine.regrouping import (
 from tests.engine.test_kill import apply, in_child
 
 GAMES: dict[Value, Record] = {f"g{n}": game(n, n % 4) for n in range(1_100)}
-READINGS: dict[Value, Record] = {n: reading(n) for n in range(9_000)}
+# Two of a day: more buckets than a page holds.
+START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
+READINGS: dict[Value, Record] = {
+    n: {"sensor": "s", "at": START + n * dt.timedelta(hours=12), "value": n} for n in range(2_400)
+}
 POINTS = [
     point
     for point in points.POINTS

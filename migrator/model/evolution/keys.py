@@ -13,7 +13,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from string import Formatter
 from typing import TypeAlias
 
@@ -284,6 +284,7 @@ def unfit(what: str, path: str = "(key)", hint: str = "") -> DoesNotFit:
     return DoesNotFit(what, path=path, hint=hint)
 
 
+@lru_cache(maxsize=4096)
 def plain(path: str) -> Names:
     """The names of a path of fields alone. Raises Refused."""
     steps = pattern(path)
