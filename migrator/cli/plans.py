@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -15,9 +17,11 @@ from migrator.errors import Interrupted
 from migrator.render.text import Line
 
 if TYPE_CHECKING:
-    from migrator.commands import Applied, Project, Terms
+    from migrator.commands import Applied, Progress, Project, Terms
     from migrator.model.plan import Plan
     from migrator.state import Run
+
+Made = TypeVar("Made")
 
 # As model/phase.py has them, which would take long to load for the help.
 _UNTIL = ["prepared", "dual_write", "backfilled", "shadow_read", "cut_over"]
@@ -25,7 +29,9 @@ _UNTIL = ["prepared", "dual_write", "backfilled", "shadow_read", "cut_over"]
 
 @click.command("plan")
 @click.argument("revision", required=False)
-@click.option("--full", is_flag=True, help="Read every block and keep every difference.")
+@click.option(
+    "--full", is_flag=True, help="Read every block; write every difference beside the plan."
+)
 @click.option(
     "-o",
     "output",
@@ -57,8 +63,8 @@ def plan_command(
         name = commands.pending(project) if revision is None else revision
         if name is None:
             return _nothing_to_do(options)
-        made = _make(options, project, name, full=full)
-        path = commands.save_plan(project, made, output)
+        plan = partial(commands.plan_to_file, project, name, output, full=full)
+        made, path = _watched(options, lambda progress: plan(progress=progress))
         run = commands.unfinished(project, made.revision)
     if options.json:
         tell_json(made)
@@ -84,8 +90,8 @@ def _finished(project: Project, revision: str) -> bool:
     return project.revision_id(revision) in project.done()
 
 
-def _make(options: Options, project: Project, revision: str, *, full: bool = False) -> Plan:
-    from migrator import commands
+def _watched(options: Options, make: Callable[[Progress], Made]) -> Made:
+    """Plan, with progress to look at."""
     from migrator.cli.watch import Watch
 
     with stoppable() as stop, Watch(options) as watch:
@@ -95,15 +101,19 @@ def _make(options: Options, project: Project, revision: str, *, full: bool = Fal
                 raise Interrupted("stopped; nothing was changed")
             watch.surveyed(cls, done, of)
 
-        return commands.plan(project, revision, full=full, progress=progress)
+        return make(progress)
 
 
 def show_plan(options: Options, made: Plan, path: Path) -> None:
     """Print a plan, with where it lies and how it is applied."""
+    from migrator.planning.differences import beside
     from migrator.render.plan import plan_lines
 
     tell_all(plan_lines(made))
     near = nearest(path)
+    if made.differences:
+        where = nearest(beside(path))
+        tell("", f"{where}    every one of {made.differences:,} changed or deleted blocks")
     tell("", f"{near}    apply it with:  {options.complete('migrator apply')} {near}")
 
 
@@ -227,7 +237,7 @@ def _chosen(
     if not yes:
         # Before the work of a plan that nobody could agree to.
         need_terminal(options, f"migrator apply {revision} --yes")
-    made = _make(options, project, revision)
+    made = _watched(options, lambda told: commands.plan(project, revision, progress=told))
     if not options.json:
         tell_all(plan_lines(made))
         tell("")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from migrator.commands.project import Project
 from migrator.errors import Refused, Terminal
 from migrator.model.plan import Plan
 from migrator.places import refuse_overlap
-from migrator.planning.file import read_plan, write_plan
+from migrator.planning.differences import Sink, forget, writing
+from migrator.planning.file import read_plan, sealed, write_plan
 from migrator.planning.planner import (
     Subject,
     make_plan,
@@ -28,8 +31,13 @@ def plan(
     full: bool = False,
     workers: int = 2,
     progress: Progress = lambda cls, done, of: None,
+    sink: Sink = lambda cls, difference: None,
 ) -> Plan:
-    """What a revision would do now. Nothing is changed anywhere."""
+    """What a revision would do now. Nothing is changed anywhere.
+
+    With ``full`` all is read, and every difference of a block that is changed or deleted is
+    handed to ``sink``, with its class: the plan itself holds samples, however many there are.
+    """
     revision = project.revision_id(revision)
     if revision in project.done():
         raise Refused(f"revision {revision} is done already")
@@ -45,6 +53,7 @@ def plan(
         full=full,
         workers=workers,
         progress=progress,
+        sink=sink,
     )
 
 
@@ -98,6 +107,31 @@ def _referred(
         if at is not None and at.store in project.settings.stores:
             found[cls] = project.stores.get(at.store).collection(cls, at)
     return found
+
+
+def plan_to_file(
+    project: Project,
+    revision: str,
+    path: Path | None = None,
+    *,
+    full: bool = False,
+    workers: int = 2,
+    progress: Progress = lambda cls, done, of: None,
+) -> tuple[Plan, Path]:
+    """Plan a revision into a file; with ``full`` every difference goes into one beside it.
+
+    Neither is held in memory, and an interrupted plan leaves neither.
+    """
+    path = path or project.plan_path(project.revision_id(revision))
+    if not full:
+        forget(path)
+        made = plan(project, revision, workers=workers, progress=progress)
+        return made, save_plan(project, made, path)
+    with writing(path) as out:
+        made = plan(project, revision, full=True, workers=workers, progress=progress, sink=out.add)
+        out.keep()
+    made = sealed(msgspec.structs.replace(made, differences=out.count))
+    return made, save_plan(project, made, path)
 
 
 def save_plan(project: Project, made: Plan, path: Path | None = None) -> Path:

@@ -56,7 +56,7 @@ class EntryLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BlockDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One block as an example, or each one with ``--full``."""
+    """One block as an example, or one of all in the file of differences."""
 
     key: str
     change: Literal["create", "change", "delete"]
@@ -136,7 +136,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     Of its digests ``declared`` covers the script and where its stores lie, ``fingerprint`` the
     schema of the sources too, ``targets`` the schema of the targets. ``digest`` is of the plan
-    itself: one that was edited is refused.
+    itself: one that was edited is refused. ``differences`` is how many changed and deleted blocks
+    are told, each by its entries, in the file beside the plan.
     """
 
     format: int = FORMAT
@@ -152,6 +153,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
     gates: list[str]
     digest: str = ""
+    differences: Count = 0
 
     @property
     def blocks(self) -> int:

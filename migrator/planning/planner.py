@@ -14,6 +14,7 @@ import msgspec
 from migrator.model.move import At, Tables
 from migrator.model.plan import Finding, KindCount, MovePlan, Place, Plan
 from migrator.model.value import Kind
+from migrator.planning.differences import Sink
 from migrator.planning.file import sealed
 from migrator.planning.inference import inferred
 from migrator.planning.regrouped import regrouping_findings
@@ -53,15 +54,19 @@ def make_plan(
     full: bool,
     workers: int,
     progress: Progress,
+    sink: Sink,
 ) -> Plan:
-    """Survey every move and write down what would happen. Raises Terminal for a missing source."""
+    """Survey every move and write down what would happen; with ``full`` every difference of a
+    block that is changed or deleted goes to ``sink``. Raises Terminal for a missing source."""
     moves: list[MovePlan] = []
     findings: list[Finding] = []
     retry = Retry()
     for bare in routes:
         tell = partial(progress, bare.cls)
         route = inferred(bare, retry, tell)
-        survey = Surveyor(route, retry, full=full, referred=referred, progress=tell).run()
+        survey = Surveyor(
+            route, retry, full=full, referred=referred, progress=tell, sink=partial(sink, bare.cls)
+        ).run()
         location_findings(route, survey)
         regrouping_findings(route, routes, survey.issues, retry)
         made = _move_plan(route, survey, workers)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
+
 from migrator.errors import DoesNotFit, Refused
 from migrator.model.block import Block, join
 from migrator.model.canonical import encode
@@ -58,7 +60,7 @@ class Survey:
 
 
 class Surveyor:
-    """Surveys one route; ``full`` reads everything and keeps every difference."""
+    """Surveys one route; ``full`` reads everything and hands every difference to ``sink``."""
 
     def __init__(
         self,
@@ -68,10 +70,12 @@ class Surveyor:
         full: bool,
         progress: Callable[[int, int], None],
         referred: dict[str, Collection],
+        sink: Callable[[BlockDiff], None] = lambda difference: None,
     ) -> None:
         self.route = route
         self.retry = retry
         self.full = full
+        self.sink = sink
         self.progress = progress
         self.referred = referred
         self.collisions = Collisions(route)
@@ -245,21 +249,21 @@ class Surveyor:
             found.removed += len(changes.removed)
             self._example(new, old, "change")
 
-    def _example(self, new: Block, old: Block | None, change: str) -> None:
+    def _example(self, new: Block, old: Block | None, change: Literal["create", "change"]) -> None:
         # A created block differs from nothing in every entry: counts say it all.
-        if self._shown[change] >= SAMPLES and (old is None or not self.full):
+        sampled = self._shown[change] < SAMPLES
+        wanted = self.full and old is not None
+        if not sampled and not wanted:
             return
         self._shown[change] += 1
         lines = self._created(new) if old is None else self._changed(new, old)
-        kept = lines if self.full else lines[:LINES]
-        self.found.samples.append(
-            BlockDiff(
-                key=self.route.name(new.id),
-                change="create" if old is None else "change",
-                entries=kept,
-                more=len(lines) - len(kept),
-            )
-        )
+        key = self.route.name(new.id)
+        if wanted:
+            self.sink(BlockDiff(key=key, change=change, entries=lines))
+        if sampled:
+            kept = [_short(line) for line in lines[:LINES]]
+            more = len(lines) - len(kept)
+            self.found.samples.append(BlockDiff(key=key, change=change, entries=kept, more=more))
 
     def _created(self, new: Block) -> list[EntryLine]:
         return [_line("+", path, value) for path, value in new.entries.items()]
@@ -275,7 +279,7 @@ class Surveyor:
             found.text(masked=self.route.is_sensitive(found.path))
             for found in differences(old.entries[path], new.entries[path], path)
         ]
-        return _line("~", path, new.entries[path], detail if self.full else detail[:LINES])
+        return _line("~", path, new.entries[path], detail)
 
     def _extra(self) -> None:
         """Blocks of the target that the source does not have."""
@@ -286,6 +290,8 @@ class Surveyor:
                     if self.collisions.expects(block.id):
                         continue  # what stands under a key that is made is changed, not deleted
                     found.delete += 1
+                    if self.full:
+                        self.sink(self._deleted(block))
                     found.removed += len(block.entries)
                     found.issues.add(
                         "accept", "A107",
@@ -293,6 +299,10 @@ class Surveyor:
                         "they will be deleted",
                         key=route.name(block.id),
                     )  # fmt: skip
+
+    def _deleted(self, block: Block) -> BlockDiff:
+        lines = [_line("-", path, value) for path, value in block.entries.items()]
+        return BlockDiff(key=self.route.name(block.id), change="delete", entries=lines)
 
     def _extrapolate(self, blocks: int) -> None:
         found = self.found
@@ -316,6 +326,11 @@ def _line(
     fields = [show(name) for name in value] if type(value) is dict else []
     size = len(encode(value))
     return EntryLine(sign=sign, path=show(path), bytes=size, fields=fields, detail=detail or [])
+
+
+def _short(line: EntryLine) -> EntryLine:
+    """A line of a sample: of many places the first."""
+    return msgspec.structs.replace(line, detail=line.detail[:LINES])
 
 
 def _general_path(path: str) -> str:

@@ -21,24 +21,24 @@ _FINDINGS: tuple[tuple[Severity, str, str, Style], ...] = (
 
 
 def plan_lines(plan: Plan) -> Iterator[Line]:
-    """The whole plan but where it lies. With ``full`` every difference that it holds."""
+    """The whole plan but where it lies."""
     yield Line(f"{plan.revision}  {plan.message}".rstrip() + f"   [{plan.env}]", "bold")
     for move in plan.moves:
         yield Line()
-        yield from _move(move, full=plan.full)
+        yield from _move(move)
     yield from _findings(plan)
     if not plan.blocks and not plan.errors:
         yield Line()
         yield Line("  nothing to change: the target holds it all already", "green")
 
 
-def _move(move: MovePlan, *, full: bool) -> Iterator[Line]:
+def _move(move: MovePlan) -> Iterator[Line]:
     yield Line(f"  {move.cls}    {_place(move.source)}   ->   {_place(move.target)}", "bold")
     for evolution in move.evolutions:
         yield from (Line(f"      {text}") for text in _wrapped(evolution))
     yield Line()
     yield from _counts(move)
-    for sample in move.samples if full else _examples(move.samples):
+    for sample in _examples(move.samples):
         yield Line()
         yield from _example(sample)
     yield Line()
