@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,17 +16,13 @@ from migrator.model.value import Record, Value
 from migrator.ports import Store, StoreSettings
 from migrator.stores import redis
 from migrator.testing.contract import ContractCase, FixedSchema
-from tests.conftest import server_url
+from tests.contract import servers
 
-_DATABASE = 9
+_URLS = {"redis": servers.redis, "rediscluster": servers.rediscluster}
 
 
 def _open(server: str) -> Callable[[Path], Store]:
-    def open_(_: Path) -> Store:
-        options = {"database": _DATABASE} if server == "redis" else {}
-        return redis.open_store(StoreSettings("cache", server_url(server), options))
-
-    return open_
+    return lambda _: redis.open_store(StoreSettings("cache", _URLS[server]()))
 
 
 def _break_copier(patch: pytest.MonkeyPatch) -> None:
@@ -40,7 +35,7 @@ def _break_copier(patch: pytest.MonkeyPatch) -> None:
 
 def _case(server: str, layout: str) -> ContractCase:
     def at(name: str, rules: Sequence[str]) -> At:
-        return At("cache", f"{name}_{os.getpid()}", rules, Layout(layout))
+        return At("cache", f"{servers.namespace()}{name}", rules, Layout(layout))
 
     return ContractCase(
         server, layout, open=_open(server), at=at, break_copier=_break_copier, module="redis"
@@ -73,7 +68,7 @@ _KEYS = ("a", "A", "1", "01", "", "ä", "a\u0308", "x:y", "%", "*", "[a]", b"\xf
 
 def _native(server: str) -> ContractCase:
     def at(name: str, rules: Sequence[str]) -> At:
-        key = f"{{{{{name}_{os.getpid()}:{{id}}}}}}"
+        key = f"{{{{{servers.namespace()}{name}:{{id}}}}}}"
         layout = redis_native(
             key,
             rounds=(f"{key}:rounds", "list of json"),
@@ -100,7 +95,7 @@ def _break_native(patch: pytest.MonkeyPatch) -> None:
     old = types.TYPES["hash"]
 
     def put(value: Value) -> object:
-        commands, held = old.put(value)
+        _, held = old.put(value)
         held = [x.replace(b"kept", b"KEPT") for x in held]
         return [("HSET", *held)], held
 

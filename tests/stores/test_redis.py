@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -29,11 +28,9 @@ from migrator.stores.redis.collection import RedisCollection
 from migrator.stores.redis.findings import nested, of_both_sides, of_target
 from migrator.stores.redis.listing import Listing, Walker
 from migrator.stores.redis.store import RedisStore
-from tests.conftest import server_url
+from tests.contract import servers
 
 DATA = Path(os.environ.get("MIGRATOR_SHARED", Path(__file__).parents[3] / "shared")) / "data"
-# Each worker of the tests empties a database of its own.
-DATABASE = 10 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 6
 ETF = ("/Player/*/*",)
 
 
@@ -46,8 +43,7 @@ def store(url: str, **options: object) -> RedisStore:
 @pytest.fixture
 def plain() -> Iterator[redis.Redis]:
     """The plain driver on an empty database."""
-    url = urlsplit(server_url("redis"))._replace(path=f"/{DATABASE}").geturl()
-    with redis.Redis.from_url(url) as client:
+    with redis.Redis.from_url(servers.redis()) as client:
         client.flushdb()
         yield client
         client.flushdb()
@@ -55,7 +51,7 @@ def plain() -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def cache(plain: redis.Redis) -> Iterator[RedisStore]:
-    made = store(server_url("redis"), database=DATABASE)
+    made = store(servers.redis())
     yield made
     made.close()
 

@@ -89,9 +89,10 @@ def test_the_schemes_of_the_package_are_registered() -> None:
 def test_an_unknown_scheme_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(Refused) as caught:
         open_store(settings(tmp_path, s='url = "oracle://u:hunter2@h/d"'), "s")
-    assert str(caught.value).startswith(
-        "store s: no store takes URLs that begin with oracle://\nknown: embedded, "
-    )
+    first, known = str(caught.value).splitlines()
+    assert first == "store s: no store takes URLs that begin with oracle://"
+    assert known.startswith("known: ")
+    assert "embedded, " in known
 
 
 def test_an_unknown_store_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
