@@ -513,3 +513,28 @@ def test_keys_of_two_kinds_lie_apart_or_are_refused(store: Store) -> None:
 def test_declarations_that_do_not_agree(store: Store, options: dict[str, Any]) -> None:
     with pytest.raises(Refused):
         place(store, cassandra_table(**options)).create()
+
+
+def test_partitions_that_would_be_too_large_are_told() -> None:
+    from migrator.stores.cassandra import table_partitions as partitions
+    from migrator.stores.cassandra.table_rows import Row, Rows
+    from migrator.stores.cassandra.table_shape import shape_of
+    from migrator.stores.cassandra.table_spec import spec_of
+
+    layout = cassandra_table(
+        key="player", clustering="id", id="id", columns={"player": "text", "id": "int"}
+    )
+    at = At("wide", "games", ["/Game/*"], layout)
+    shape = shape_of(spec_of(at), None, "wide:games")
+    counted = partitions.Partitions(shape)
+    rows = Rows(shape, at.rules("Game"), "wide:games")
+    for i in range(60):
+        counted.add(rows.row(block(i, id=i, player="ann" if i % 3 else f"p{i}")))
+    assert list(counted.findings(60)) == []
+    told = {code: text for _, code, text in counted.findings(300_000)}
+    assert list(told) == ["cassandra-partition-rows"]
+    assert "1 partitions" in told["cassandra-partition-rows"]
+    assert "200,000" in told["cassandra-partition-rows"]
+    for i in range(partitions.KEPT * 2):
+        counted.add(Row(i, {"player": str(i).encode(), "id": b""}))
+    assert len(counted._held) <= partitions.KEPT

@@ -23,6 +23,7 @@ from migrator.stores.cassandra import table_ddl as ddl
 from migrator.stores.cassandra import table_facts as facts
 from migrator.stores.cassandra.locator import Locator
 from migrator.stores.cassandra.table_catalog import table_info, user_types
+from migrator.stores.cassandra.table_partitions import Partitions
 from migrator.stores.cassandra.table_read import TableReader, all_columns
 from migrator.stores.cassandra.table_rows import Damaged, Rows
 from migrator.stores.cassandra.table_shape import Shape, TableInfo, shape_of
@@ -110,7 +111,15 @@ class TableReading:
 
     def forget(self) -> None:
         """Read the catalogue again when the shape is next needed."""
-        for name in ("_shape", "_rows", "_reader", "_locator", "_writer", "_planned"):
+        for name in (
+            "_shape",
+            "_rows",
+            "_reader",
+            "_locator",
+            "_writer",
+            "_planned",
+            "_partitions",
+        ):
             self.__dict__.pop(name, None)
         self._node.wire.forget()
 
@@ -335,7 +344,18 @@ class TableCollection(TableReading):
 
     def size(self, block: Block) -> int:
         """The bytes of the block's row. Raises DoesNotFit where the columns can't hold it."""
-        return self._planned.row(block).size
+        row = self._planned.row(block)
+        # A plan asks this of every block: so it learns which partitions would be too large.
+        self._partitions.add(row)
+        return row.size
+
+    @cached_property
+    def _partitions(self) -> Partitions:
+        return Partitions(self._planned.shape)
+
+    def target_findings(self, blocks: int, size: int) -> Iterable[tuple[str, str, str]]:
+        """What a plan should tell that writes so many blocks and bytes here."""
+        return self._partitions.findings(blocks)
 
     @cached_property
     def _planned(self) -> Rows:
