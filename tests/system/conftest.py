@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
 from tests.conftest import server_url
+from tests.contract import servers as own
 from tests.system import servers
 from tests.system.kit import Odd, Place, Shop, Urls
 
 DATABASE = f"migrator_system_{os.getpid()}"
+# Servers without databases to make: what is of this process alone says the module itself.
+SHARED = {
+    "redis": own.redis,
+    "dynalite": partial(own.dynamodb, "dynalite"),
+    "cassandra": own.cassandra,
+}
 
 
 def _with_database(url: str, database: str) -> str:
@@ -45,6 +53,8 @@ def urls(database_url: servers.MakeDatabase) -> Urls:
     """The URL of a store at a server's database, or in a file beside ``migrator.toml``."""
 
     def url(server: str | None, name: str) -> str:
+        if server in SHARED:
+            return SHARED[server]()
         if server is not None:
             return database_url(server)
         return f"{'embedded' if name.startswith('embedded') else 'sqlite'}:///{name}.db"

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from migrator import commands
 from migrator.engine.verify import Verification
+from migrator.errors import DoesNotFit
 from migrator.model import value as v
 from migrator.model.block import Aggregate, Block, cut, join
 from migrator.model.canonical import encode, equal
-from migrator.model.move import At
+from migrator.model.move import At, Layout
 from migrator.model.phase import Phase
 from migrator.model.plan import MovePlan
 from migrator.model.value import Kind, Record, Ref, Value
 from migrator.ports import Collection, Store
+from migrator.testing.contract.harness import is_held
 from migrator.testing.values import ODD_NAMES, ODD_VALUES, odd_keys
+from tests.contract.servers import namespace
 
 EAO = ("/Game/*",)
 ROUNDS = ("/Game/*/rounds[*]", "/Game/*")
@@ -33,6 +36,7 @@ class Place:
     name: str
     server: str | None
     layout: str | None
+    options: tuple[tuple[str, str], ...] = ()
 
     @property
     def store(self) -> str:
@@ -40,11 +44,12 @@ class Place:
         return self.name.replace("-", "_")
 
     def at(self, collection: str, rules: Sequence[str] = ()) -> At:
-        return At(self.store, collection, rules, self.layout)
+        layout = Layout(self.layout, dict(self.options)) if self.layout else None
+        return At(self.store, collection, rules, layout)
 
     def script(self, collection: str, rules: Sequence[str] = ()) -> str:
         """The location in the words of a script."""
-        layout = f", layout={self.layout!r}" if self.layout else ""
+        layout = f", layout={self.at(collection).layout!r}" if self.layout else ""
         return f"At({self.store!r}, {collection!r}, {list(rules)!r}{layout})"
 
     def __str__(self) -> str:
@@ -58,6 +63,12 @@ PLACES = (
     Place("entries-sqlite", None, "entries"),
     Place("entries-postgresql", "postgresql", "entries"),
     Place("entries-mariadb", "mariadb", "entries"),
+    Place("redis-hash", "redis", "hash"),
+    Place("redis-keys", "redis", "keys"),
+    Place("dynamodb-item", "dynalite", "item"),
+    Place("dynamodb-collection", "dynalite", "item-collection", (("pk", "GAME#{id}"),)),
+    Place("cassandra-partition", "cassandra", "partition"),
+    Place("cassandra-row", "cassandra", "row"),
 )
 
 Urls = Callable[[str | None, str], str]
@@ -65,8 +76,8 @@ _numbers = itertools.count(1)
 
 
 def fresh(prefix: str) -> str:
-    """A collection name that no other test of this process has."""
-    return f"{prefix}_{next(_numbers)}"
+    """A collection name that no other test has, of whatever process."""
+    return f"{namespace()}{prefix}_{next(_numbers)}"
 
 
 @dataclass
@@ -205,6 +216,16 @@ class Odd:
     no_value: Callable[[Value], bool] = lambda value: False
     no_key: Callable[[Value], bool] = lambda key: False
 
+    def held_by(self, *ends: tuple[Store, Collection]) -> Odd:
+        """The same without what one of these ends says it can't hold."""
+
+        def refused(value: Value) -> bool:
+            return not all(
+                is_held(store.capabilities.at(end.at.layout), end, value) for store, end in ends
+            )
+
+        return replace(self, no_value=lambda value: self.no_value(value) or refused(value))
+
     def games(self) -> list[tuple[Value, Record]]:
         """A game for each kind of value with all its odd ones, and one with every odd name."""
         games: list[tuple[Value, Record]] = []
@@ -233,7 +254,19 @@ class Odd:
                 seen = any(f in t for f, t in zip(folded, taken, strict=True))
                 if seen or encode(key) in chosen or self.no_value(key) or self.no_key(key):
                     continue
-                chosen[encode(key)] = key, {"id": key, "rounds": [{"of": Ref("Game", 1)}]}
+                game: Record = {"id": key, "rounds": [{"of": Ref("Game", 1)}]}
+                if not all(_takes(collection, key, game) for _, collection in ends):
+                    continue
+                chosen[encode(key)] = key, game
                 for form, each in zip(folded, taken, strict=True):
                     each.add(form)
         return list(chosen.values())
+
+
+def _takes(collection: Collection, key: Value, value: Record) -> bool:
+    """Whether a collection says that it can hold a block under this key."""
+    try:
+        collection.size(cut(Aggregate(key, value), collection.at.rules(collection.cls)))
+    except DoesNotFit:
+        return False
+    return True

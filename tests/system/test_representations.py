@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.model.value import Ref
+from migrator.model.value import Record, Ref, Value
 from tests.system import kit
 from tests.system.kit import PLACES, Odd, Place, Shop
 
@@ -16,7 +16,7 @@ def test_the_representations_of_a_class_follow_one_another(
     place: Place, shop: Shop, odd: Odd
 ) -> None:
     name = kit.fresh("chain")
-    games = odd.games() + [
+    games: list[tuple[Value, Record]] = [
         (
             f"plain {n}",
             {"id": n, "by": Ref("Player", n), "rounds": [{"n": i} for i in range(n % 9)]},
@@ -31,7 +31,7 @@ def test_the_representations_of_a_class_follow_one_another(
     with shop.open() as project:
         store = project.stores.get(place.store)
         first = store.collection("Game", place.at(f"{name}_0"))
-        games += odd.keyed((store, first))
+        games += odd.held_by((store, first)).games() + odd.keyed((store, first))
         kit.fill(first, games)
     expected = kit.by_key(games)
     for step, (revision, rules) in enumerate(zip(shop.revisions, CHAIN, strict=True), 1):
