@@ -16,6 +16,7 @@ from migrator.model.url import scheme
 from migrator.ports import StoreSettings
 from migrator.revisions import Graph
 from migrator.revisions.order import touched
+from migrator.route import Route
 from migrator.settings import LAYOUT_OPTIONS, Settings
 
 _HERE = {"localhost", "127.0.0.1", "::1", "[::1]", None}
@@ -65,6 +66,23 @@ def refuse_overlap(settings: Settings, revision: str, moves: Sequence[Move]) -> 
                     f"revision {revision} moves {move.cls} to {told}, which is the same place "
                     f"that {sources[place]} is moved from",
                     hint="give the target a name of its own, or move in two revisions",
+                )
+
+
+def refuse_crowded(settings: Settings, routes: Sequence[Route]) -> None:
+    """Raise Refused where two moves of a revision write one place that holds one class only."""
+    taken: dict[Place, Route] = {}
+    for route in routes:
+        layout = route.move.target.layout
+        capabilities = route.target_store.capabilities
+        name = capabilities.default_layout if layout is None else layout.name
+        for place, told in places(settings, route.move.target).items():
+            other = taken.setdefault(place, route)
+            if other is not route and not capabilities.layouts[name].shared:
+                raise Refused(
+                    f"{other.cls} and {route.cls} are both moved to {told}, and the layout {name} "
+                    "can't tell two classes apart",
+                    hint="give each a name of its own",
                 )
 
 

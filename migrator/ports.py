@@ -73,6 +73,7 @@ class LayoutFacts:
     ``version``: where the version for conditional writes lies. ``by_key``: a block can be read
     by its key alone. ``costs``: get, get_entries, put, update, append, delete.
     ``entries``: the entries lie apart, so that one can be written without the others.
+    ``shared``: blocks of several classes may lie in one collection, told apart by their keys.
     ``kinds``, ``key_kinds``, ``limits`` and ``expiry`` are those of this layout, None where
     the store's own hold.
     """
@@ -83,6 +84,7 @@ class LayoutFacts:
     costs: Mapping[str, Cost]
     by_key: bool = True
     entries: bool = True
+    shared: bool = False
     kinds: Mapping[Kind, Held] | None = None
     key_kinds: frozenset[Kind] | None = None
     limits: Limits | None = None

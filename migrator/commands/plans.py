@@ -10,7 +10,7 @@ import msgspec
 from migrator.commands.project import Project
 from migrator.errors import Refused, Terminal
 from migrator.model.plan import Plan
-from migrator.places import refuse_overlap
+from migrator.places import refuse_crowded, refuse_overlap
 from migrator.planning.differences import Sink, forget, writing
 from migrator.planning.file import read_plan, sealed, write_plan
 from migrator.planning.planner import (
@@ -44,6 +44,7 @@ def plan(
     refuse_overlap(project.settings, revision, project.moves(revision))
     reach(project, revision)
     routes = project.routes(revision)
+    refuse_crowded(project.settings, routes)
     for route in routes:
         _need_source(project, revision, route)
     return make_plan(

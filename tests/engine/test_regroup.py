@@ -354,6 +354,14 @@ def put_listed(of: object, key: Value, value: Record) -> None:
 # ---------------------------------------------------------------------- scripts
 
 
+def test_two_classes_go_to_one_collection_only_where_it_tells_them_apart(tmp_path: Path) -> None:
+    script = SPLIT.replace('At("new", "games")', 'At("new", "rounds")')
+    with opened(write_project(tmp_path, script)) as project:
+        put(collection(project, "old", "Game", "games"), GAMES)
+        with pytest.raises(Refused, match="Round and Game are both moved to new:rounds"):
+            commands.plan(project, "0001")
+
+
 @pytest.mark.parametrize(
     ("script", "why"),
     [

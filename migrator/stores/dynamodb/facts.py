@@ -37,6 +37,7 @@ LAYOUTS = {
     ITEM: LayoutFacts(
         effective=True,
         unit="item",
+        shared=True,
         version="_migrator.version",
         costs={
             "get": Cost(1, "the key"),
@@ -51,6 +52,7 @@ LAYOUTS = {
     GATHERED: LayoutFacts(
         effective=False,
         unit="item; who follows the head, as Migrator does, sees a block whole",
+        shared=True,
         version="_migrator.version of the head",
         costs={
             "get": Cost(1, "the key"),
