@@ -19,7 +19,7 @@ from migrator.ports import Store, StoreSettings
 from migrator.stores import dynamodb
 from migrator.testing.contract import ContractCase
 from migrator.testing.values import odd_keys
-from tests.conftest import server_url
+from tests.contract import servers
 
 # What an emulator gets wrong is tried on the other one.
 _EXCLUSIONS = {
@@ -55,7 +55,7 @@ def _break_copier(patch: pytest.MonkeyPatch) -> None:
 
 
 def _opener(server: str) -> Callable[[Path], Store]:
-    return lambda _: dynamodb.open_store(StoreSettings("docs", server_url(server)))
+    return lambda _: dynamodb.open_store(StoreSettings("docs", servers.dynamodb(server)))
 
 
 def _distinct() -> frozenset[bytes]:
@@ -79,7 +79,7 @@ def _distinct() -> frozenset[bytes]:
 
 def _case(server: str, layout: str) -> ContractCase:
     def at(name: str, rules: Sequence[str]) -> At:
-        return At("docs", name, rules, Layout(layout, _LAYOUTS[layout]))
+        return At("docs", f"{servers.namespace()}{name}", rules, Layout(layout, _LAYOUTS[layout]))
 
     return ContractCase(
         server,
