@@ -323,6 +323,18 @@ def test_a_cluster_can_move_to_other_ports_and_keeps_what_it_holds(sandbox: Sand
     assert [client_says(elsewhere + 1, "GET", f"key{n}") for n in range(9)] == list("012345678")
 
 
+def test_a_client_that_is_killed_in_a_request_does_not_end_dynalite(sandbox: Sandbox) -> None:
+    pid = sandbox.running("dynalite")["pid"]
+
+    with socket.create_connection(("127.0.0.1", sandbox.ports["dynalite"])) as link:
+        link.sendall(b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\nhalf of")
+
+    log = Path(sandbox.look("dynalite")["home"], "log")
+    assert services.wait_until(lambda: "aborted" in log.read_text(), 10)
+    assert sandbox.look("dynalite")["state"] == "running"
+    assert sandbox.look("dynalite")["pid"] == pid
+
+
 def test_a_running_cassandra_tells_its_version() -> None:
     url = urlsplit(server_url("cassandra"))
 
