@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         Unnest,
     )
     from migrator.model.layouts import (
+        cassandra_row,
         cassandra_table,
         index,
         item,
@@ -52,7 +53,15 @@ if TYPE_CHECKING:
 
 _MOVES = frozenset({"At", "Layout", "Move", "Tables", "tables"})
 _LAYOUTS = frozenset(
-    {"cassandra_table", "index", "item", "item_collection", "projection", "redis_native"}
+    {
+        "cassandra_row",
+        "cassandra_table",
+        "index",
+        "item",
+        "item_collection",
+        "projection",
+        "redis_native",
+    }
 )
 _VALUES = frozenset({"Kind", "Ref"})
 
@@ -94,6 +103,7 @@ __all__ = [
     "Text",
     "Timestamp",
     "Unnest",
+    "cassandra_row",
     "cassandra_table",
     "index",
     "item",

@@ -37,6 +37,7 @@ STORES = {
     "MongoDB": "mongodb://host/a",
     "Redis": "redis://host/0",
     "DynamoDB": "dynamodb:///?region=eu-west-1",
+    "Cassandra": "cassandra://host/a",
 }
 HEAD = "<!-- made by scripts/references.py from the code; don't edit it -->\n\n"
 
