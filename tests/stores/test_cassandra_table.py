@@ -330,6 +330,7 @@ def test_a_deadline_that_is_too_far_is_told_before(store: Store) -> None:
 
 
 def test_cells_that_end_by_themselves_are_told(store: Store, plain: Any) -> None:
+    """Hard case C22."""
     name = fresh()
     plain.execute(f"CREATE TABLE {name} (id text PRIMARY KEY, a int, l list<int>)")
     plain.execute(f"INSERT INTO {name} (id, a, l) VALUES ('whole', 1, [1, 2]) USING TTL 1000")
@@ -344,7 +345,7 @@ def test_cells_that_end_by_themselves_are_told(store: Store, plain: Any) -> None
 
 
 def test_a_write_is_later_than_what_it_replaces(store: Store, plain: Any) -> None:
-    """Rule R10: another's clock may be ahead."""
+    """Rule R10, hard case C63: another's clock may be ahead."""
     collection = made(store, key="id", columns={"id": "text", "n": "int", "l": "list<int>"})
     table, ahead = collection.at.collection, time.time_ns() // 1000 + 3_600_000_000
     plain.execute(
@@ -363,6 +364,7 @@ def test_a_write_is_later_than_what_it_replaces(store: Store, plain: Any) -> Non
 
 
 def test_a_table_of_others_is_read_as_it_is(store: Store, plain: Any) -> None:
+    """Hard case C43 among other things."""
     name = fresh()
     plain.execute(f"CREATE TYPE IF NOT EXISTS {name}_t (a int, b text)")
     plain.execute(
@@ -506,6 +508,8 @@ def test_keys_of_two_kinds_lie_apart_or_are_refused(store: Store) -> None:
         {"key": "id", "columns": {"id": "text", "n": "int"},
          "projections": [projection("p_of_n", key="n")]},
         {"key": "n", "columns": {"id": "text", "n": "int"}, "id": "id"},
+        # Hard case C59: a type in a key makes twins once it gets a field.
+        {"key": "id", "columns": {"id": "frozen<t>"}, "types": {"t": {"a": "int"}}},
         {"clustering": "id"},
         {"static": "x"},
     ],
