@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -163,8 +165,12 @@ CASES = [
 IDS = [f"{type(case.evolution).__name__}-{i}" for i, case in enumerate(CASES)]
 
 
+ANYTHING = st.dictionaries(NAMES, SMALL, max_size=3)
+
+
 def misshapen(shape: st.SearchStrategy[Record]) -> st.SearchStrategy[Record]:
-    return st.one_of(shape, shape, st.dictionaries(NAMES, SMALL, max_size=3))
+    """One in five of any shape: most of those are refused, which is soon seen."""
+    return st.one_of(shape, shape, shape, shape, ANYTHING)
 
 
 def fits(evolution: Evolution, old: Aggregate) -> Aggregate | None:
@@ -180,17 +186,39 @@ def check_named(error: DoesNotFit, aggregate: Aggregate) -> None:
     assert error.path
 
 
+Drawn = TypeVar("Drawn")
+
+
+def hold(
+    check: Callable[[Evolution, Drawn], None],
+    case: Case,
+    drawn: st.SearchStrategy[Drawn],
+    examples: int,
+) -> None:
+    """Check a law of one case. A strategy that is known before, unlike what ``data`` draws on the
+    way, is gone through once where it gives few values, and costs half the time."""
+
+    @settings(max_examples=examples, deadline=None, database=None)
+    @given(drawn)
+    def run(each: Drawn) -> None:
+        check(case.evolution, each)
+
+    run()
+
+
 @pytest.mark.parametrize("case", CASES, ids=IDS)
-@settings(max_examples=50, deadline=None)
-@given(data=st.data())
-def test_what_went_forward_comes_back(case: Case, data: st.DataObject) -> None:
-    old = Aggregate("old", data.draw(misshapen(case.old)), expires=data.draw(st.just(7)))
+def test_what_went_forward_comes_back(case: Case) -> None:
+    hold(comes_back, case, misshapen(case.old), 42)
+
+
+def comes_back(evolution: Evolution, value: Record) -> None:
+    old = Aggregate("old", value, expires=7)
     before = encode(old.value)
-    new = fits(case.evolution, old)
+    new = fits(evolution, old)
     if new is None:
         return
-    assert case.evolution.laws.returns.kept
-    back = case.evolution.backward(new, old)
+    assert evolution.laws.returns.kept
+    back = evolution.backward(new, old)
     assert equal(back.value, old.value)
     assert equal(back.id, old.id)
     assert back.expires == new.expires == 7
@@ -198,12 +226,13 @@ def test_what_went_forward_comes_back(case: Case, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
-@settings(max_examples=100, deadline=None)
-@given(data=st.data())
-def test_what_is_written_later_survives_a_rollback(case: Case, data: st.DataObject) -> None:
-    evolution = case.evolution
-    new = Aggregate("new", data.draw(misshapen(case.new)))
-    other = data.draw(st.one_of(st.none(), misshapen(case.old)))
+def test_what_is_written_later_survives_a_rollback(case: Case) -> None:
+    both = st.tuples(misshapen(case.new), st.one_of(st.none(), misshapen(case.old)))
+    hold(survives, case, both, 75)
+
+
+def survives(evolution: Evolution, values: tuple[Record, Record | None]) -> None:
+    new, other = Aggregate("new", values[0]), values[1]
     old = None if other is None else Aggregate("old", other)
     if old is not None and fits(evolution, old) is None:
         old = None
