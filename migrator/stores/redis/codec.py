@@ -66,7 +66,7 @@ def from_json(data: bytes) -> Value:
         return _DECODER.decode(data.decode())  # escapes of unpaired surrogates
 
 
-def _is_plain(value: Value) -> bool:
+def is_plain(value: Value) -> bool:
     """Whether JSON has a value as it is; numbers that are none are not looked for."""
     try:
         # msgpack hands every type that is not plain, Int64 too, to the hook, at C speed;
@@ -79,16 +79,21 @@ def _is_plain(value: Value) -> bool:
     return True
 
 
-def dump(value: Value) -> tuple[bytes, copier.Tags]:
-    """JSON of a value, and its tags. Raises one of UNFIT for what can't be held."""
+def dump(value: Value, plain: bool = False) -> tuple[bytes, copier.Tags]:
+    """JSON of a value, and its tags. Raises one of UNFIT for what can't be held.
+
+    ``plain`` says that ``is_plain`` holds already.
+    """
     tags: copier.Tags = {}
     data = b""
-    if _is_plain(value):
+    if plain or is_plain(value):
         with suppress(ValueError):  # a NaN, or an infinity
             data = to_json(value)
     if not data:
         data = to_json(copier.lower(value, key_native, "", tags))
-    if data.count(b"[") + data.count(b"{") > NESTING and depth(value) > NESTING:
+    # Every level takes two characters.
+    deep = len(data) > 2 * NESTING and data.count(b"[") + data.count(b"{") > NESTING
+    if deep and depth(value) > NESTING:
         raise ValueError(f"it nests deeper than {NESTING} levels")
     return data, tags
 
@@ -96,8 +101,8 @@ def dump(value: Value) -> tuple[bytes, copier.Tags]:
 # ---------------------------------------------------------------- entries
 
 
-def encode(value: Value) -> tuple[bytes, Note | None]:
-    """The bytes of an entry, and the note they need. Raises one of UNFIT."""
+def encode(value: Value, plain: bool = False) -> tuple[bytes, Note | None]:
+    """The bytes of an entry, and the note they need. Raises one of UNFIT. ``plain`` as above."""
     kind = type(value)
     if kind is str:
         if not has_utf8(value):  # type: ignore[arg-type]
@@ -111,7 +116,7 @@ def encode(value: Value) -> tuple[bytes, Note | None]:
         held = copier.lower(value, key_native, "", tags)
         if type(held) is str:
             return held.encode("utf-8", "surrogatepass"), tags[""]
-    data, tags = dump(value)
+    data, tags = dump(value, plain)
     return data, (tags[""] if tags.keys() == {""} else tags) if tags else None
 
 
@@ -172,7 +177,7 @@ def _try_json(data: bytes) -> Value:
 
 def write_side(notes: dict[str, Note]) -> bytes:
     """The reserved field of a hash; it is there in every block of ours."""
-    return compact({"tags": notes} if notes else {}).encode()
+    return compact({"tags": notes}).encode() if notes else b"{}"
 
 
 def read_side(data: bytes) -> dict[str, Note]:

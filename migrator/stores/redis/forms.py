@@ -176,9 +176,10 @@ class OneKey:
         """Entries as names and bytes, and their notes. Raises DoesNotFit."""
         fields: dict[bytes, bytes] = {}
         notes: dict[str, codec.Note] = {}
+        plain = codec.is_plain([*entries.values()])
         for path, value in entries.items():
             try:
-                data, note = codec.encode(value)
+                data, note = codec.encode(value, plain)
             except UNFIT as error:
                 self._unfit(id, path, f"{path or 'it'} can't be held: {error}")
             if len(data) > MAX_BYTES:

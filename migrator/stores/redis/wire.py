@@ -28,6 +28,8 @@ Reply: TypeAlias = Any
 
 SLOTS = 16_384
 _TOGETHER = 16
+# Commands in one piece on their way to a socket.
+_AT_ONCE = 200
 _MULTI: Command = ("MULTI",)
 _EXEC: Command = ("EXEC",)
 
@@ -307,8 +309,13 @@ def _unwrapped(batches: Sequence[list[Unit]], replies: list[Reply]) -> list[list
 
 def _exchange(connection: Connection, commands: Sequence[Command]) -> list[Reply]:
     """Send commands and read an answer to each, refusals as exceptions."""
-    packed = connection.pack_commands(commands)  # type: ignore[no-untyped-call]
-    connection.send_packed_command(packed)  # type: ignore[no-untyped-call]
+    for start in range(0, len(commands), _AT_ONCE):
+        packed = [
+            piece
+            for command in commands[start : start + _AT_ONCE]
+            for piece in connection.pack_command(*command)  # type: ignore[no-untyped-call]
+        ]
+        connection.send_packed_command([b"".join(packed)])  # type: ignore[no-untyped-call]
     replies: list[Reply] = []
     for _ in commands:
         try:
