@@ -216,7 +216,7 @@ class RowForm:
                 Statement(
                     f"UPDATE {name} USING TIMESTAMP ? SET "  # noqa: S608
                     f"{', '.join(text for text, _ in removed)} WHERE block = ?",
-                    [stamp, *(pack_set(names) for _, names in removed), change.key],
+                    [stamp, *(pack_list(names) for _, names in removed), change.key],
                 )
             )
         return statements
@@ -242,8 +242,8 @@ def pack(cells: Mapping[bytes, bytes]) -> bytes:
     return b"".join(parts)
 
 
-def pack_set(members: Sequence[bytes]) -> bytes:
-    """A set<text>."""
+def pack_list(members: Sequence[bytes]) -> bytes:
+    """A list<text> or set<text>."""
     parts = [struct.pack(">i", len(members))]
     for member in members:
         parts += (struct.pack(">i", len(member)), member)

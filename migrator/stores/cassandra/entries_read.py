@@ -19,11 +19,12 @@ from migrator.model.path import parse_path
 from migrator.model.rules import Entries
 from migrator.model.value import Value, show
 from migrator.ports import Json, Page
-from migrator.stores.cassandra.entries_form import Form, Raw, Unpack
+from migrator.stores.cassandra.entries_form import Form, Raw, Unpack, pack_list
 from migrator.stores.cassandra.table_wire import Bytes, Row, Statement, Wire
 
 PAGE_BYTES = 8_000_000
 MAX_ROWS = 5000
+_TOGETHER = 20
 _UNREADABLE = (ValueError, TypeError, LookupError, RecursionError, ArithmeticError)
 
 
@@ -174,9 +175,19 @@ class Reader:
 
     def there(self, keys: Sequence[bytes]) -> Iterator[Raw | None]:
         """The names of the entries that lie under some keys, and the latest stamp."""
+        taken = self._taken(keys)
         query = f"{self._query(self._form.held)} WHERE block = ?"
-        for rows in self._wire.each(Statement(query, [key], None) for key in keys):
+        found = self._wire.each(Statement(query, [key], None) for key in keys if key in taken)
+        for key in keys:
+            rows = next(found) if key in taken else []
             yield self._form.there(rows) if rows else None
+
+    def _taken(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Which of some keys are there: a few at a time, for most of a copy's are not."""
+        query = f"SELECT DISTINCT block FROM {self._table} WHERE block IN ?"  # noqa: S608
+        groups = (keys[i : i + _TOGETHER] for i in range(0, len(keys), _TOGETHER))
+        asked = (Statement(query, [pack_list(group)], None) for group in groups)
+        return {key for rows in self._wire.each(asked) for (key,) in rows if key}
 
     def read(self, keys: Sequence[bytes]) -> list[Block | None]:
         """The blocks of some keys, in their order; None where there is none."""
