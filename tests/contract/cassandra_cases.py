@@ -11,7 +11,6 @@ from migrator.model.layouts import cassandra_row
 from migrator.model.move import At, Layout
 from migrator.ports import Store
 from migrator.testing.contract import ContractCase
-from tests.contract import servers
 
 
 def cases(
@@ -23,15 +22,7 @@ def cases(
         def at(name: str, rules: Sequence[str]) -> At:
             return At("store", name, rules, layout)
 
-        return ContractCase(
-            "cassandra",
-            layout.name,
-            open_,
-            at,
-            break_copier,
-            module="cassandra",
-            empty=servers.empty_cassandra,
-        )
+        return ContractCase("cassandra", layout.name, open_, at, break_copier, module="cassandra")
 
     row = cassandra_row(columns=["firstPlayer", "rounds[0]", "v", "rounds[11].moves"])
     return [case(row), case(Layout("partition"))]
