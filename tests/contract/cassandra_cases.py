@@ -11,6 +11,7 @@ from migrator.model.layouts import cassandra_row
 from migrator.model.move import At, Layout
 from migrator.ports import Store
 from migrator.testing.contract import ContractCase
+from tests.contract import servers
 
 
 def cases(
@@ -22,7 +23,15 @@ def cases(
         def at(name: str, rules: Sequence[str]) -> At:
             return At("store", name, rules, layout)
 
-        return ContractCase("cassandra", layout.name, open_, at, break_copier, module="cassandra")
+        return ContractCase(
+            "cassandra",
+            layout.name,
+            open_,
+            at,
+            break_copier,
+            module="cassandra",
+            empty=servers.empty_cassandra,
+        )
 
     row = cassandra_row(columns=["firstPlayer", "rounds[0]", "v", "rounds[11].moves"])
     return [case(row), case(Layout("partition"))]

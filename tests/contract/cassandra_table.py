@@ -17,6 +17,7 @@ from migrator.model.move import At, Layout
 from migrator.model.value import Int64, Record, Value
 from migrator.ports import Store
 from migrator.testing.contract import ContractCase, FixedSchema
+from tests.contract import servers
 
 _COLUMNS: Mapping[str, str] = {
     "id": "text",
@@ -135,5 +136,5 @@ def case(name: str, open_: Callable[[Path], Store]) -> ContractCase:
         break_copier=_break,
         schema=FixedSchema(game, _odd(), _KEYS),
         module="cassandra",
-        exclusions={},
+        empty=servers.empty_cassandra,
     )

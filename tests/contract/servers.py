@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
+from migrator.ports import Collection
 from tests.conftest import at_the_end, server_url
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mysql+pymysql"}
@@ -114,8 +115,8 @@ def dynamodb(server: str = "dynamodb") -> str:
 
 
 @cache
-def cassandra() -> str:
-    """The URL of an empty keyspace on the Cassandra server; it goes at the end."""
+def _cassandra() -> tuple[Any, str]:
+    """A session of the plain driver in an empty keyspace, which goes at the end; and its name."""
     from cassandra.cluster import Cluster
 
     parts = urlsplit(server_url("cassandra"))
@@ -136,4 +137,18 @@ def cassandra() -> str:
         cluster.shutdown()
 
     at_the_end.append(sweep)
-    return parts._replace(path=f"/{name}").geturl()
+    return session, name
+
+
+def cassandra() -> str:
+    """The URL of a keyspace of this process alone."""
+    return urlsplit(server_url("cassandra"))._replace(path=f"/{_cassandra()[1]}").geturl()
+
+
+def empty_cassandra(collection: Collection) -> None:
+    """Take all rows out of a collection's tables: making tables anew takes Cassandra seconds."""
+    session, keyspace = _cassandra()
+    query = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s"
+    for (name,) in session.execute(query, [keyspace]):
+        if name.startswith(collection.at.collection):
+            session.execute(f'TRUNCATE {keyspace}."{name}"')

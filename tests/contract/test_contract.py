@@ -20,7 +20,9 @@ class TestStores(StoreContract):
         return case
 
     def test_every_layout_has_a_case(self, case: ContractCase, store: Store) -> None:
-        layouts = {other.layout for other in CASES if other.name == case.name}
+        # What stands behind a comma tells two cases of one layout apart.
+        system = case.name.partition(",")[0]
+        layouts = {c.layout for c in CASES if c.name.partition(",")[0] == system}
         assert layouts == set(store.capabilities.layouts)
 
 

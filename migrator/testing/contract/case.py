@@ -12,7 +12,7 @@ import pytest
 
 from migrator.model.move import At
 from migrator.model.value import Record, Value
-from migrator.ports import Store
+from migrator.ports import Collection, Store
 
 CLS = "Game"
 
@@ -63,7 +63,9 @@ class ContractCase:
     decoder so that they go on agreeing with each other on a text ``kept``, while something
     else lies in the store. ``key`` gives the i-th ordinary key, in ascending order for the
     store. ``exclusions`` names promises (by pattern) that can't be tried here, with a reason;
-    ``refused_keys`` and ``refused_names`` are odd ones that the store says no to. ``module`` is
+    ``refused_keys`` and ``refused_names`` are odd ones that the store says no to. ``empty``
+    takes all out of a collection by the plain driver: where given, collections are kept from test
+    to test, for stores in which making one takes long. ``module`` is
     the name of the store's module, for a check that each has a case.
     """
 
@@ -78,6 +80,7 @@ class ContractCase:
     exclusions: Mapping[str, str] = field(default_factory=dict)
     refused_keys: Callable[[Value], bool] = lambda key: False
     refused_names: Callable[[str], bool] = lambda name: False
+    empty: Callable[[Collection], None] | None = None
 
     def __str__(self) -> str:
         return f"{self.name} {self.layout}"

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -79,21 +80,27 @@ class Harness:
 
     @pytest.fixture
     def make(self, case: ContractCase, folder: Path, store: Store) -> Iterator[Make]:
-        """Make fresh collections; they are dropped when the test ends."""
+        """Make fresh collections; they are dropped when the test ends, or emptied for the next."""
         made: list[Collection] = []
 
         def make(representation: str) -> Place:
             rules = REPRESENTATIONS[representation]
-            at = case.at(f"contract_{next(_numbers)}", rules)
+            number = len(made) if case.empty else next(_numbers)
+            kind = crc32(f"{case} {representation}".encode()) if case.empty else 0
+            at = case.at(f"contract_{kind:x}_{number}", rules)
             collection = store.collection(CLS, at)
-            collection.drop()
             made.append(collection)
+            if case.empty is None:
+                collection.drop()
             collection.create()
+            if case.empty is not None:
+                case.empty(collection)
             return Place(case, folder, collection, at.rules(CLS))
 
         yield make
-        for collection in made:
-            collection.drop()
+        if case.empty is None:
+            for collection in made:
+                collection.drop()
 
     @pytest.fixture
     def place(self, make: Make) -> Place:
