@@ -8,7 +8,8 @@ import sqlite3
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.benchmarks.project import Side
+from tests.benchmarks import clients
+from tests.benchmarks.sides import Side
 from tests.system.servers import connect_mongodb, connect_postgresql
 
 _PACKAGES = ("msgpack", "msgspec", "psycopg", "pymongo", "sqlalchemy")
@@ -35,6 +36,8 @@ def describe(sides: set[Side]) -> dict[str, str]:
 
 
 def _server(side: Side) -> str:
+    if side.store in ("redis", "cassandra", "dynalite"):
+        return clients.version(side)
     if side.store == "mongodb":
         with connect_mongodb(side.server) as client:
             build = client.server_info()

@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from migrator import commands
 from migrator.model.move import At, Layout
+from tests.benchmarks import clients
 from tests.benchmarks.data import Make, game, load
-from tests.conftest import SERVERS
-from tests.system.servers import connect_mongodb, create, drop
+from tests.benchmarks.sides import Side
 
-DATABASE = "migrator_bench"
 RULES = ["/Game/*/rounds[*]", "/Game/*"]
 REVISION = "0001"
 SOURCE, TARGET = "games", "games_by_round"
-
-
-@dataclass(frozen=True)
-class Side:
-    """One end of a pair: the kind of store, and its layout."""
-
-    store: str
-    layout: str
-
-    def __str__(self) -> str:
-        return f"{self.store}({self.layout})"
-
-    @property
-    def server(self) -> str:
-        """The server's URL as the tests have it."""
-        return os.environ.get(f"MIGRATOR_TEST_{self.store.upper()}", SERVERS[self.store])
-
-    def url(self, file: str = "") -> str:
-        """Where it lies; ``file`` names the file of a store without a server."""
-        if self.store == "embedded":
-            return f"embedded:///{file}.db"
-        return urlsplit(self.server)._replace(path=f"/{DATABASE}").geturl()
 
 
 @dataclass(frozen=True)
@@ -59,6 +34,9 @@ PAIRS = {
     "embedded": Pair(_EMBEDDED, _EMBEDDED),
     "postgresql-mongodb": Pair(Side("postgresql", "entries"), Side("mongodb", "flat")),
     "mongodb-embedded": Pair(Side("mongodb", "document"), _EMBEDDED),
+    "redis": Pair(Side("redis", "hash"), Side("redis", "hash")),
+    "mongodb-cassandra": Pair(Side("mongodb", "document"), Side("cassandra", "partition")),
+    "postgresql-dynamodb": Pair(Side("postgresql", "entries"), Side("dynalite", "item")),
 }
 
 
@@ -86,7 +64,7 @@ class Bench:
         """Put so many aggregates into the source."""
         self.remove()
         for side in self._on_servers():
-            create(side.store, side.server, DATABASE)
+            clients.create(side)
         with self.open() as project:
             at = At("old", SOURCE, layout=Layout(self.pair.source.layout))
             load(project.stores.get("old").collection("Game", at), blocks, make)
@@ -96,14 +74,12 @@ class Bench:
         for file in (*self.root.glob("new.db*"), *self.root.glob("hand.db*")):
             file.unlink()
         shutil.rmtree(self.root / ".migrator", ignore_errors=True)
-        if self.pair.target.store == "mongodb":
-            with connect_mongodb(self.pair.target.url()) as client:
-                client.get_default_database()[TARGET].drop()
+        clients.forget(self.pair.target, TARGET)
 
     def remove(self) -> None:
         """Remove what was made on servers."""
         for side in self._on_servers():
-            drop(side.store, side.server, DATABASE)
+            clients.drop(side, (SOURCE, TARGET))
 
     def _on_servers(self) -> list[Side]:
         return [s for s in (self.pair.source, self.pair.target) if s.store != "embedded"]
