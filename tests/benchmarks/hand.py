@@ -277,8 +277,8 @@ def _write_dynamodb(side: Side, _: Path) -> Callable[[], Write]:
                 puts = []
                 for block, value in batch[start : start + 25]:
                     item = dict(zip(_PATHS, map(_attribute, value.pop("rounds")), strict=False))
-                    item |= {name: _attribute(x) for name, x in value.items()}
-                    puts.append({"PutRequest": {"Item": {**item, "id": {"S": block}}}})
+                    item |= {"id": {"S": block}, "_": _attribute(value)}
+                    puts.append({"PutRequest": {"Item": item}})
                 client.batch_write_item(RequestItems={TARGET: puts})
 
         return write
