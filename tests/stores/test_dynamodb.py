@@ -394,6 +394,15 @@ def test_findings_tell_of_keys_capacity_and_expiry(make: Make, store: Store, ser
         collection.write([cut_for(collection, "a", {"id": "a", "first": None})])
 
 
+def test_items_that_no_template_matches_are_told(make: Make, store: Store) -> None:
+    collection = make("Game", ["/Game/*"], item_collection("GAME#{id}"))
+    collection.write([cut_for(collection, "a", {"id": "a"})])
+    assert "dynamodb-others" not in {code for _, code, _ in collection.findings()}
+    at = At("dynamo", collection.at.collection, ["/Game/*"], item_collection("PLAY#{id}"))
+    told = {code: text for _, code, text in store.collection("Game", at).findings()}
+    assert "GAME#a" in told["dynamodb-others"]
+
+
 def test_a_budget_of_units_slows_down() -> None:
     bucket = wire.Bucket(100.0)
     bucket.spend(20.0)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from migrator.model.value import show
 from migrator.ports import Json
 from migrator.stores.dynamodb.places import Places
 from migrator.stores.dynamodb.table import Table
 
 Finding = tuple[str, str, str]
+_LOOKED_AT = 1000
 
 
 def schema(table: Table) -> Json:
@@ -103,6 +105,30 @@ def of_places(places: Places) -> Iterable[Finding]:
                 "dynamodb-unpadded",
                 f"{template.template.text} pads no zeros: element 10 sorts before element 2",
             )
+
+
+def of_others(table: Table, places: Places) -> Iterable[Finding]:
+    """Whether items lie there that are of no block of this class, by the first of a scan.
+
+    In a table of several classes that is as it should be; where it is not, a template that is
+    wrong would pass by data without a word.
+    """
+    found = table.describe()
+    if found is None or any(_wrong_keys(table, found)):
+        return
+    items, next_, _ = table.scan(None, None, _LOOKED_AT)
+    others = [item for item in items if places.find(item) is None]
+    if others:
+        shown = ", ".join(
+            str(next(iter(others[0][name].values()))) for name in table.options.key_names
+        )
+        of = f"the first {len(items):,} items" if next_ is not None else f"{len(items):,} items"
+        yield (
+            "warning",
+            "dynamodb-others",
+            f"{len(others):,} of {of} match no template of this class (as {show(shown)}) and are "
+            "left alone: right where they are of other classes; else mend the templates",
+        )
 
 
 def _capacity(table: Table, found: Mapping[str, Any]) -> Iterable[Finding]:

@@ -222,6 +222,7 @@ class GatheredCollection:
     def findings(self) -> Iterable[tuple[str, str, str]]:
         yield from findings.of(self._table)
         yield from findings.of_places(self._shape.places)
+        yield from findings.of_others(self._table, self._shape.places)
 
     def count(self) -> int:
         total, position = 0, None
