@@ -88,7 +88,10 @@ def _case(server: str, layout: str) -> ContractCase:
         at=at,
         break_copier=_break_copier,
         module="dynamodb",
-        exclusions=_EXCLUSIONS.get((server, layout), {}),
+        exclusions={
+            **_EXCLUSIONS.get((server, layout), {}),
+            **(servers.tried_on("dynalite") if server == "dynamodb" else {}),
+        },
         refused_keys=lambda key: encode(key) not in _distinct(),
     )
 

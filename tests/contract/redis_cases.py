@@ -38,7 +38,13 @@ def _case(server: str, layout: str) -> ContractCase:
         return At("cache", f"{servers.namespace()}{name}", rules, Layout(layout))
 
     return ContractCase(
-        server, layout, open=_open(server), at=at, break_copier=_break_copier, module="redis"
+        server,
+        layout,
+        open=_open(server),
+        at=at,
+        break_copier=_break_copier,
+        module="redis",
+        exclusions=servers.tried_on("redis") if server == "rediscluster" else {},
     )
 
 
