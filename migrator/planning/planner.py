@@ -67,7 +67,7 @@ def make_plan(
         survey = Surveyor(
             route, retry, full=full, referred=referred, progress=tell, sink=partial(sink, bare.cls)
         ).run()
-        location_findings(route, survey)
+        location_findings(route, survey, retry)
         regrouping_findings(route, routes, survey.issues, retry)
         made = _move_plan(route, survey, workers)
         if route is not bare:
@@ -119,16 +119,19 @@ def _digest(parts: Json) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def location_findings(route: Route, survey: Survey) -> None:
+def location_findings(route: Route, survey: Survey, retry: Retry) -> None:
     """Findings that come from where the move leads, not from single blocks."""
     issues = survey.issues
+    told: list[tuple[str, str, str]] = []
+    # Listed where they are asked for: a store may look at its server between one and the next.
     for collection in (route.source, route.target):
-        for severity, code, text in collection.findings():
-            issues.add(severity, code, text)  # type: ignore[arg-type]
+        told += retry(lambda at: list(at.findings()), collection)
     if isinstance(route.target, AsTarget):
         written = survey.create + survey.change
-        for severity, code, text in route.target.target_findings(written, survey.bytes):
-            issues.add(severity, code, text)  # type: ignore[arg-type]
+        ask = route.target.target_findings
+        told += retry(lambda: list(ask(written, survey.bytes)))
+    for severity, code, text in told:
+        issues.add(severity, code, text)  # type: ignore[arg-type]
     for store, at in ((route.target_store, route.move.target),):
         facts = store.capabilities.layouts[layout_of(store, at)]
         if not facts.effective:

@@ -144,11 +144,12 @@ def nested(name: str, others: Iterable[str]) -> Iterator[Finding]:
 def other_types(wire: Wire, keys: Sequence[bytes], type_: str) -> Iterator[Finding]:
     """Keys of the collection's name that hold something else."""
     units = [Unit(key, [("TYPE", key)]) for key in keys]
-    found = [
-        key
-        for key, (held,) in zip(keys, wire.run(units), strict=True)
-        if held not in (type_.encode(), b"none")
-    ]
+    found = []
+    for key, (held,) in zip(keys, wire.run(units), strict=True):
+        if isinstance(held, Exception):
+            raise wire.refusal(held)
+        if held not in (type_.encode(), b"none"):
+            found.append(key)
     if found:
         shown = ", ".join(key.decode("utf-8", "backslashreplace") for key in found[:3])
         yield (
