@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -107,7 +108,8 @@ def dynamodb(server: str = "dynamodb") -> str:
         pages = client.get_paginator("list_tables").paginate()
         for name in [name for page in pages for name in page["TableNames"]]:
             if name.startswith(namespace()) or _left_behind(name):
-                client.delete_table(TableName=name)
+                with suppress(client.exceptions.ResourceNotFoundException):  # swept beside us
+                    client.delete_table(TableName=name)
 
     sweep()
     at_the_end.append(sweep)
