@@ -32,8 +32,8 @@ _EXCLUSIONS = {
 _MANY = dict.fromkeys(
     (
         "page_*", "split_*", "read_many*", "read_keeps*", "sample_*", "untouched_blocks_*",
-        "several_threads_*", "a_block_is_seen_whole*", "resume_*", "odd_keys_*", "writing_leaves_the_*", "all_kinds_*",
-        "same_key_says_*", "keys_are_those_*",
+        "several_threads_*", "a_block_is_seen_whole*", "resume_*", "odd_keys_*",
+        "writing_leaves_the_*", "all_kinds_*", "same_key_says_*", "keys_are_those_*",
         "every_field_name*",
     ),
     "moto slows with the number of items; dynalite is tried with as many",
