@@ -20,6 +20,7 @@ from migrator.stores.cassandra import entries_facts as facts
 from migrator.stores.cassandra.entries_form import RESERVED, Form, PartitionForm, RowForm, unpack
 from migrator.stores.cassandra.entries_read import Decoder, Observing, Reader, key_of
 from migrator.stores.cassandra.entries_write import Writer
+from migrator.stores.cassandra.ring import sample
 from migrator.stores.cassandra.table import Node
 from migrator.stores.cassandra.table_catalog import table_info
 from migrator.stores.cassandra.table_ddl import name_in
@@ -155,15 +156,7 @@ class EntriesCollection:
 
     def sample(self, size: int) -> list[Block]:
         """Blocks from all over the ring."""
-        ranges = self.split(min(size, 16)) if size > 0 else []
-        blocks: list[Block] = []
-        for i, range_ in enumerate(ranges):
-            share = -(-(size - len(blocks)) // (len(ranges) - i))
-            if share > 0:
-                blocks += self.page(range_, None, share).blocks
-        if len(blocks) < size and ranges:
-            blocks = self.page(None, None, size).blocks
-        return blocks
+        return sample(self, size, 16)
 
     def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
         """Some entries of a block, those that exist; None where there is no such block."""

@@ -6,7 +6,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 
-from migrator.ports import Json
+from migrator.model.block import Block
+from migrator.ports import Collection, Json
 
 FIRST, LAST = -(2**63), 2**63 - 1
 
@@ -26,6 +27,19 @@ def pieces(ring: Sequence[int], parts: int) -> list[Json]:
         cuts.append(even if near is None or abs(near - even) > step // 4 else near)
     bounds = [None, *sorted(set(cuts)), None]
     return [list(pair) for pair in pairwise(bounds)]
+
+
+def sample(collection: Collection, size: int, parts: int) -> list[Block]:
+    """About ``size`` blocks from ``parts`` ranges all over the ring."""
+    ranges = collection.split(min(size, parts)) if size > 0 else []
+    blocks: list[Block] = []
+    for left, range_ in zip(range(len(ranges), 0, -1), ranges, strict=True):
+        share = -(-(size - len(blocks)) // left)
+        if share > 0:
+            blocks += collection.page(range_, None, share).blocks
+    if len(blocks) < size and ranges:
+        blocks = collection.page(None, None, size).blocks
+    return blocks
 
 
 def _nearest(ring: Sequence[int], token: int) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import ssl
@@ -23,6 +22,7 @@ from cassandra.policies import (
 from cassandra.query import tuple_factory
 
 from migrator.errors import Refused
+from migrator.options import checked
 from migrator.ports import Secret, StoreSettings
 
 PORT = 9042
@@ -68,7 +68,7 @@ class Contact:
 def contact(settings: StoreSettings) -> Contact:
     """Read URL and options. Raises Refused for what is unknown or ill-typed."""
     where = f"store {settings.name}"
-    options = _checked(settings)
+    options = checked(settings, "Cassandra", _KNOWN, _FILES, least=1)
     parts = urlsplit(settings.url)
     if parts.query or parts.fragment:
         raise Refused(f"{where}: the url has a query", hint="put it into the store's options")
@@ -142,29 +142,6 @@ def _tls(options: Mapping[str, Any]) -> ssl.SSLContext | None:
     if "tlsCertFile" in options:
         made.load_cert_chain(options["tlsCertFile"], options.get("tlsKeyFile"))
     return made
-
-
-def _checked(settings: StoreSettings) -> dict[str, Any]:
-    options = dict(settings.options)
-    for name, value in options.items():
-        wanted = _KNOWN.get(name)
-        if wanted is None:
-            raise Refused(
-                f"store {settings.name}: Cassandra has no option {name!r}",
-                hint=f"options: {', '.join(sorted(_KNOWN))}",
-            )
-        if type(value) is not wanted or (wanted is int and value < 1):  # type: ignore[operator]
-            raise Refused(
-                f"store {settings.name}: option {name} wants {wanted.__name__}, not {value!r}"
-            )
-    for name in _FILES:
-        if name not in options:
-            continue
-        path = os.path.join(settings.root, str(options[name]))
-        if not os.path.isfile(path):
-            raise Refused(f"store {settings.name}: {name}: there is no file {path}")
-        options[name] = path
-    return options
 
 
 def _hosts(text: str, where: str) -> tuple[list[str], int]:

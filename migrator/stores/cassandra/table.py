@@ -22,6 +22,7 @@ from migrator.ports import Held, Json, Observer, Page, Statistics
 from migrator.stores.cassandra import table_ddl as ddl
 from migrator.stores.cassandra import table_facts as facts
 from migrator.stores.cassandra.locator import Locator
+from migrator.stores.cassandra.ring import sample
 from migrator.stores.cassandra.table_catalog import table_info, user_types
 from migrator.stores.cassandra.table_partitions import Partitions
 from migrator.stores.cassandra.table_read import TableReader, all_columns
@@ -289,15 +290,7 @@ class TableCollection(TableReading):
 
     def sample(self, size: int) -> list[Block]:
         """Blocks from all over the ring."""
-        ranges = self.split(min(size, 64)) if size > 0 else []
-        blocks: list[Block] = []
-        for left, range_ in zip(range(len(ranges), 0, -1), ranges, strict=True):
-            share = -(-(size - len(blocks)) // left)
-            if share > 0:
-                blocks += self.page(range_, None, share).blocks
-        if len(blocks) < size and ranges:
-            blocks = self.page(None, None, size).blocks
-        return blocks
+        return sample(self, size, 64)
 
     def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
         """Some entries of a block, those that exist; None where there is no such block."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -14,6 +13,7 @@ from pymongo.database import Database
 from pymongo.read_concern import ReadConcern
 
 from migrator.errors import Refused, Terminal
+from migrator.options import checked
 from migrator.ports import StoreSettings
 from migrator.stores.mongo.edge import edge
 
@@ -46,28 +46,6 @@ _DEFAULTS = {
 }
 
 
-def checked(settings: StoreSettings) -> dict[str, Any]:
-    """The options as the driver takes them. Raises Refused for an unknown or ill-typed one."""
-    options = {k: x for k, x in settings.options.items() if k != "database"}
-    for name, value in options.items():
-        wanted = _KNOWN.get(name)
-        if wanted is None:
-            raise Refused(
-                f"store {settings.name}: MongoDB has no option {name!r}",
-                hint=f"options: database, {', '.join(sorted(_KNOWN))}",
-            )
-        if type(value) is not wanted:
-            raise Refused(
-                f"store {settings.name}: option {name} wants {wanted.__name__}, not {value!r}"
-            )
-    for name in _FILES & options.keys():
-        path = os.path.join(settings.root, str(options[name]))
-        if not os.path.isfile(path):
-            raise Refused(f"store {settings.name}: {name}: there is no file {path}")
-        options[name] = path
-    return options
-
-
 def database_name(settings: StoreSettings) -> str:
     """The database, from the option or the URL's path. Raises Refused without one."""
     given = settings.options.get("database") or urlsplit(settings.url).path.lstrip("/")
@@ -85,7 +63,7 @@ def connect(settings: StoreSettings) -> Database[RawBSONDocument]:
     Reads go to the primary at majority, writes are acknowledged by a majority's journal (R7).
     The driver repeats nothing by itself (R6).
     """
-    options: Mapping[str, Any] = checked(settings)
+    options: Mapping[str, Any] = checked(settings, "MongoDB", _KNOWN, _FILES, apart=("database",))
     name = database_name(settings)
     if settings.secret is not None:
         options = {**options, "password": settings.secret()}

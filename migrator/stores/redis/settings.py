@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -13,6 +12,7 @@ from redis.credentials import CredentialProvider
 from redis.retry import Retry
 
 from migrator.errors import Refused
+from migrator.options import checked
 from migrator.ports import Secret, StoreSettings
 
 PORT = 6379
@@ -66,7 +66,7 @@ class Servers:
 def servers(settings: StoreSettings) -> Servers:
     """Read URL and options. Raises Refused for what is unknown or ill-typed."""
     where = f"store {settings.name}"
-    options = _checked(settings)
+    options = checked(settings, "Redis", _KNOWN, _FILES, least=0)
     parts = urlsplit(settings.url)
     cluster = parts.scheme.lower() == "rediscluster"
     if parts.query or parts.fragment:
@@ -114,27 +114,6 @@ class _Credentials(CredentialProvider):
     def get_credentials(self) -> tuple[str] | tuple[str, str]:
         password = self._secret() if self._secret else ""
         return (self._user, password) if self._user else (password,)
-
-
-def _checked(settings: StoreSettings) -> dict[str, Any]:
-    options = dict(settings.options)
-    for name, value in options.items():
-        wanted = _KNOWN.get(name)
-        if wanted is None:
-            raise Refused(
-                f"store {settings.name}: Redis has no option {name!r}",
-                hint=f"options: {', '.join(sorted(_KNOWN))}",
-            )
-        if type(value) is not wanted or (wanted is int and value < 0):  # type: ignore[operator]
-            raise Refused(
-                f"store {settings.name}: option {name} wants {wanted.__name__}, not {value!r}"
-            )
-    for name in _FILES.keys() & options.keys():
-        path = os.path.join(settings.root, str(options[name]))
-        if not os.path.isfile(path):
-            raise Refused(f"store {settings.name}: {name}: there is no file {path}")
-        options[name] = path
-    return options
 
 
 def _address(text: str, where: str) -> Address:
