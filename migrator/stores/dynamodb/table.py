@@ -77,13 +77,23 @@ class Table:
     def _created(self) -> bool:
         """Whether the table takes requests; it is created where there is none."""
         try:
-            made = self._call("CreateTable", writing=True, **self.options.table())
-            if made.get("TableDescription", {}).get("TableStatus") == "ACTIVE":
-                return True
+            # Its answer is not asked for the state: an emulator says ACTIVE before it is so.
+            self._call("CreateTable", writing=True, **self.options.table())
         except Transient as error:
             if code_of(error.__cause__) != "ResourceInUseException":
                 raise  # else it is there, or still being deleted
-        return self._settled() == "ACTIVE"
+        return self._settled() == "ACTIVE" and self._serves()
+
+    def _serves(self) -> bool:
+        """Whether the servers of items know the table; they hear of it after those of tables."""
+        try:
+            self._call("Scan", ConsistentRead=True, Limit=1)
+        except Terminal as error:
+            if code_of(error.__cause__) != NOT_FOUND:
+                raise
+            time.sleep(0.05)
+            return False
+        return True
 
     def _expire(self, attribute: str) -> None:
         try:
