@@ -153,6 +153,8 @@ def test_an_item_collection_as_its_templates_say(make: Make, plain: Any) -> None
     assert [x["sk"]["S"] for x in answer["Items"]] == ["GAME"]
     collection.patch([Patch("a#1", {"": {"id": "a#1", "first": "bob"}})])
     assert {x["by"]["S"] for x in items(plain, collection) if "by" in x} == {"BY#bob"}
+    collection.patch([Patch("a#1", {"": {"id": "a#1", "first": None}})])
+    assert not any("by" in x for x in items(plain, collection))
 
 
 def test_items_of_others_are_blocks_with_all_their_fields(make: Make, plain: Any) -> None:

@@ -232,7 +232,8 @@ class Computed:
         return bool(self._templates)
 
     def of(self, block: Block) -> Item:
-        """The attributes of a block; one whose source is absent is absent too (a sparse index)."""
+        """The attributes of a block; one whose source is absent or null is absent, too: an index
+        is sparse."""
         found: Item = {}
         fields = Fields(block) if self._templates else None
         for name, template in self._templates.items():
@@ -246,15 +247,18 @@ class Computed:
         return found
 
     def _value(self, name: str, template: Template, fields: Fields) -> Av:
+        def value(slot: Slot) -> Value:
+            held = fields(slot)
+            if held is None:
+                raise Missing("null is in no index")
+            return held
+
         type_ = self._types.get(name, "S")
         if type_ == "S":
-            return {"S": template.render(fields)}
+            return {"S": template.render(value)}
         if len(template.tokens) != 1:
             raise ValueError(f"only a single slot can give the type {type_}")
-        value = fields(template.slots[0])
-        if value is None:
-            raise Missing("null is in no index")
-        return codec.hold(value, {})
+        return codec.hold(value(template.slots[0]), {})
 
     def check(self, id: Value, item: Mapping[str, Any]) -> None:
         """Raises DoesNotFit where an index could not take the item."""
