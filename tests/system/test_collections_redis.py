@@ -1,4 +1,4 @@
-"""MongoDB exports of others to Redis, in layouts and in its own types, and back with their deadlines."""
+"""MongoDB exports of others to Redis, in layouts and types of its own, and back with deadlines."""
 
 from __future__ import annotations
 
