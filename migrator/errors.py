@@ -48,7 +48,8 @@ class DoesNotFit(Terminal):
 class Transient(Failed):
     """A store may say yes to the same request later (lost connection, throttle, lock).
 
-    ``unknown`` is true where the request may have been carried out all the same (R6).
+    ``unknown`` is true where the request may have been carried out all the same (R6),
+    ``given_up`` once it was repeated for as long as that is done.
     """
 
     def __init__(
@@ -56,6 +57,11 @@ class Transient(Failed):
     ) -> None:
         super().__init__(what, where=where, hint=hint)
         self.unknown = unknown
+        self.given_up = False
+
+
+class FeedLost(Failed):
+    """What a feed held behind a position is gone: only a re-scan of both sides goes on (R5)."""
 
 
 class Refused(MigratorError):

@@ -12,6 +12,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.errors import CollectionInvalid
 
 from migrator.errors import Refused
+from migrator.journal import Journal
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode as canonical
 from migrator.model.move import At
@@ -21,6 +22,7 @@ from migrator.model.value import Value
 from migrator.ports import Held, Json, Observer, Page, Statistics
 from migrator.stores.mongo import facts, keys, wire
 from migrator.stores.mongo.edge import edge
+from migrator.stores.mongo.journal import MongoJournal
 from migrator.stores.mongo.paging import Pager, Raw
 from migrator.stores.mongo.patching import Patcher
 from migrator.stores.mongo.stored import REST, SIDE, Shape
@@ -76,6 +78,10 @@ class MongoCollection:
     def _new_shape(self) -> Shape:
         flat = self._layout == "flat"
         return Shape(flat, self._representation, self._where, self._expires)
+
+    def journal(self, name: str) -> Journal:
+        """Its change stream; markers lie under the run's name."""
+        return MongoJournal(self._database, self.at.collection, name, self._where)
 
     # ------------------------------------------------------------ the collection itself
 

@@ -209,6 +209,8 @@ def _postgresql_session(options: Options) -> str:
         "SET standard_conforming_strings = on",
         f"SET statement_timeout = {int(options.statement_timeout * 1000)}",
         f"SET lock_timeout = {int(options.lock_timeout * 1000)}",
+        # The fence lets these sessions pass (fence_postgresql).
+        "SET migrator.writer = 'on'",
         # Our writes are acknowledged by what is durable, whatever the database's default.
         "SELECT set_config('synchronous_commit', 'on', false)"
         " WHERE current_setting('synchronous_commit') = 'off'",

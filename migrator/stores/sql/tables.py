@@ -24,6 +24,7 @@ from migrator.ports import Held, How, Inference, Json, Observer, Page, Statistic
 from migrator.stores.sql.catalog import Table, read_table
 from migrator.stores.sql.findings import findings, same_key, unfit_float, unfit_text
 from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to_json
+from migrator.stores.sql.live import Live
 from migrator.stores.sql.rows import Found, Reader, fetch
 from migrator.stores.sql.shape import Node, on_server, resolve
 from migrator.stores.sql.unfit import Unfit
@@ -137,7 +138,7 @@ class TablesReading:
         return Block(self.id_of(found), self.rules.partition(found.record))
 
 
-class TablesCollection(TablesReading):
+class TablesCollection(TablesReading, Live):
     """The blocks of one class in tables."""
 
     def exists(self) -> bool:

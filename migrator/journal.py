@@ -1,0 +1,114 @@
+"""What the engine needs of a store whose writes are followed while they go on.
+
+A journal is the ordered log of touches of one collection. A touch names a key that was written,
+never what became of it: what the primary holds is read when the touch is acted on (R1, R3).
+Positions are JSON values that only the store understands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from migrator.model.value import Value
+from migrator.ports import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """A key that was written; ``deleted`` where a delete was among the writes."""
+
+    key: Value
+    deleted: bool = False
+
+
+@dataclass(slots=True)
+class Touches:
+    """Some touches in their order, which may be acted on at once: a read that begins now sees
+    the writes behind them.
+
+    ``position`` is behind the last of them. ``whole`` tells that something without keys was
+    written (a TRUNCATE), so that every key counts as touched. ``marks`` are the markers of ours
+    that were met. ``age`` is for how many seconds the oldest of them had been committed.
+    """
+
+    touches: Sequence[Touch] = ()
+    position: Json = None
+    whole: bool = False
+    marks: Sequence[str] = field(default_factory=list)
+    age: float = 0.0
+
+
+class Feed(Protocol):
+    """A journal being read, by one process and one thread at a time."""
+
+    def poll(self, seconds: float) -> Touches | None:
+        """The next touches, None where none came within so many seconds.
+
+        Raises Transient where the connection broke: open the feed again at the last position.
+        Raises FeedLost where what lies behind that position is gone.
+        """
+
+    def acknowledge(self, position: Json) -> None:
+        """All up to this position is durable in the mirror; the server may forget it (R5)."""
+
+    def close(self) -> None:
+        """Give the connection back; the journal stays."""
+
+
+class Journal(Protocol):
+    """The change feed of one collection, under a name of this run's own."""
+
+    def prepare(self) -> Json:
+        """Make what the feed needs; once more is the same as once. Returns where it begins.
+
+        Raises Refused naming the setting or the right that is missing.
+        """
+
+    def open(self, position: Json) -> Feed:
+        """Read on behind a position. Raises FeedLost where that is gone, Transient."""
+
+    def mark(self, name: str) -> None:
+        """Write a marker, durably: it shows in the feed behind all that was committed before."""
+
+    def drop(self) -> None:
+        """Remove what ``prepare`` made and restore what it changed; never what others made."""
+
+    def findings(self) -> Iterable[tuple[str, str, str]]:
+        """What a plan should tell of this feed: severity, code and text."""
+
+    def describe(self) -> str:
+        """What the feed is, for people."""
+
+
+class Fence(Protocol):
+    """A store's own denial of writes to one collection, for all but Migrator (R16)."""
+
+    def raise_(self, mark: str, seconds: float) -> None:
+        """Deny writes, durably, after all open write transactions have ended, and write a marker
+        behind the last of them. Raises Transient where they did not end within the time; then
+        nothing is denied."""
+
+    def is_up(self) -> bool:
+        """Whether writes are denied, asked of the server."""
+
+    def lower(self) -> None:
+        """Allow writes again; does nothing where they are allowed."""
+
+
+@runtime_checkable
+class Followed(Protocol):
+    """A collection whose writes can be followed; beside ``Collection``."""
+
+    def journal(self, name: str) -> Journal | None:
+        """Its change feed, for a run of this name (small letters, digits and ``_``); None where
+        this server or this layout has none."""
+
+
+@runtime_checkable
+class Fenced(Protocol):
+    """A collection whose store can deny writes to it; beside ``Collection``."""
+
+    def fence(self, name: str) -> Fence | None:
+        """Its fence, for a run of this name (small letters, digits and ``_``); None for none."""

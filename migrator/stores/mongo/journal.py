@@ -1,0 +1,184 @@
+"""The journal of MongoDB: a change stream over one collection.
+
+The stream watches the database, so that it also shows markers, which lie in a collection of
+their own. It asks for keys alone, and its events are committed by a majority; a read that begins
+causally after an event's time sees the write (design, "What a feed shows and what a read sees").
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from bson.raw_bson import RawBSONDocument
+from pymongo.errors import OperationFailure
+from pymongo.read_concern import ReadConcern
+
+from migrator.errors import FeedLost, MigratorError, Refused, Transient
+from migrator.journal import Touch, Touches
+from migrator.ports import Json
+from migrator.stores.mongo import keys, wire
+from migrator.stores.mongo.edge import edge
+
+if TYPE_CHECKING:
+    from bson.timestamp import Timestamp
+    from pymongo.database import Database
+
+MARKS = "migrator_marks"
+_AT_ONCE = 2_000
+# https://www.mongodb.com/docs/manual/reference/error-codes/: the oplog does not reach back.
+_LOST = {280, 286, 260}
+_WRITES = ("insert", "update", "replace", "delete")
+
+
+class MongoJournal:
+    """A change stream, begun anew at any position."""
+
+    def __init__(
+        self, database: Database[RawBSONDocument], collection: str, name: str, where: str
+    ) -> None:
+        self.database = database
+        self.collection = collection
+        self.name = name
+        self.where = where
+
+    def describe(self) -> str:
+        return f"change stream of {self.where}"
+
+    def findings(self) -> Iterable[tuple[str, str, str]]:
+        with edge(self.where):
+            hello = self.database.command("hello")
+        if not hello.get("setName") and hello.get("msg") != "isdbgrid":
+            yield "error", "standalone", "a standalone server has no change stream"
+
+    def prepare(self) -> Json:
+        for _, _, text in self.findings():
+            raise Refused(text, where=self.where, hint="run it as a replica set of one member")
+        feed = self.open(None)
+        feed.close()
+        return feed.position
+
+    def drop(self) -> None:
+        """A stream leaves nothing on the server; its markers go."""
+        with edge(self.where, writing=True):
+            self.database[MARKS].delete_many({"run": self.name})
+
+    def mark(self, name: str) -> None:
+        with edge(self.where, writing=True):
+            self.database[MARKS].insert_one({"run": self.name, "mark": name})  # type: ignore[arg-type]
+
+    def open(self, position: Json) -> MongoFeed:
+        return MongoFeed(self, position)
+
+    @contextmanager
+    def lost(self) -> Iterator[None]:
+        """Tell where the oplog no longer reaches back."""
+        try:
+            yield
+        except Exception as error:
+            cause = error.__cause__
+            if isinstance(cause, OperationFailure) and cause.code in _LOST:
+                raise FeedLost(
+                    "the oplog no longer reaches back to where the feed was read",
+                    where=self.where,
+                    hint="both sides are scanned anew; a larger oplog would have held it",
+                ) from error
+            raise
+
+
+class MongoFeed:
+    """A change stream being read, by its commands: one request gives what there is, and nothing
+    is repeated or resumed behind our back (R6)."""
+
+    def __init__(self, journal: MongoJournal, position: Json) -> None:
+        self._journal = journal
+        self._database = journal.database
+        self._session = self._database.client.start_session()
+        token = position.get("token") if isinstance(position, dict) else None
+        self._token: Json = token
+        stages = [
+            {"$changeStream": {"resumeAfter": token} if token else {}},
+            {"$match": {"ns.coll": {"$in": [journal.collection, MARKS]}}},
+        ]
+        self._cursor: Any = self._asked(
+            {"aggregate": 1, "pipeline": stages, "cursor": {}, "readConcern": {"level": "majority"}}
+        )
+        self._first: list[Any] = list(self._cursor["firstBatch"])
+
+    @property
+    def position(self) -> Json:
+        """Behind what was read so far."""
+        return {"token": self._token}
+
+    def _asked(self, command: dict[str, Any]) -> Any:
+        with self._journal.lost(), edge(self._journal.where):
+            raw = self._database.codec_options
+            answer = self._database.command(command, session=self._session, codec_options=raw)
+        cursor = answer["cursor"]
+        if "postBatchResumeToken" in cursor:
+            self._token = {"_data": cursor["postBatchResumeToken"]["_data"]}
+        return cursor
+
+    def poll(self, seconds: float) -> Touches | None:
+        events = self._first or self._more(seconds)
+        self._first = []
+        if not events:
+            return None
+        self._wait_for(events[-1]["clusterTime"])
+        given = Touches(position=self.position)
+        touches: dict[keys.Key, Touch] = {}
+        marks: list[str] = []
+        for event in events:
+            kind = event["operationType"]
+            if event["ns"].get("coll") == MARKS:
+                marks += _mark(event, self._journal.name)
+            elif kind in _WRITES:
+                key = wire.id_of(event["documentKey"].raw)
+                before = touches.pop(key, None)
+                deleted = kind == "delete" or (before is not None and before.deleted)
+                touches[key] = Touch(keys.value_of(key), deleted)
+            else:
+                given.whole = True  # drop, rename, dropDatabase: nothing says of which keys
+        given.touches, given.marks = list(touches.values()), marks
+        given.age = _age(events[0])
+        return given
+
+    def _more(self, seconds: float) -> list[Any]:
+        cursor = self._asked(
+            {
+                "getMore": self._cursor["id"], "collection": "$cmd.aggregate",
+                "batchSize": _AT_ONCE, "maxTimeMS": max(1, int(seconds * 1000)),
+            }
+        )  # fmt: skip
+        if not cursor["id"]:
+            raise Transient("the server ended the change stream", where=self._journal.where)
+        return list(cursor["nextBatch"])
+
+    def _wait_for(self, at: Timestamp) -> None:
+        """Until a read at majority, here and now, is causally after this time."""
+        marks = self._database.get_collection(MARKS, read_concern=ReadConcern("majority"))
+        with edge(self._journal.where):
+            self._session.advance_operation_time(at)
+            marks.find_one({"_id": self._journal.name}, session=self._session)
+
+    def acknowledge(self, position: Json) -> None:
+        """The server keeps no positions: the control database's is the one."""
+
+    def close(self) -> None:
+        with suppress(MigratorError), edge(self._journal.where):
+            kill = {"killCursors": "$cmd.aggregate", "cursors": [self._cursor["id"]]}
+            self._database.command(kill, session=self._session)
+        self._session.end_session()
+
+
+def _mark(event: Any, run: str) -> list[str]:
+    full = event.get("fullDocument")
+    if event["operationType"] != "insert" or full is None or full.get("run") != run:
+        return []
+    return [str(full["mark"])]
+
+
+def _age(event: Any) -> float:
+    return max(0.0, time.time() - float(event["clusterTime"].time) - 1.0)

@@ -1,0 +1,70 @@
+"""The fence of PostgreSQL: a trigger that refuses all writes but Migrator's own.
+
+The lock under which it is made waits for every open transaction that has written these tables,
+and whoever writes later meets the trigger: so all that was acknowledged lies before the marker,
+which is written in the same transaction, and nothing after it (R16).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from migrator.stores.sql.journal_postgresql import ddl, emit, one, quoted
+
+if TYPE_CHECKING:
+    from migrator.stores.sql.tables import TablesCollection
+
+# Every session of Migrator's has it (engine.py); an application has no reason to set it.
+WRITER = "migrator.writer"
+
+
+class PostgresqlFence:
+    """One trigger on each table of an aggregate, and its function."""
+
+    def __init__(self, collection: TablesCollection, name: str) -> None:
+        self.database = collection.database
+        self.where = collection.where
+        self.name = f"{name}_fence"
+        self._tables = sorted({quoted(node) for node in collection.root.walk()})
+
+    def raise_(self, mark: str, seconds: float) -> None:
+        tables = ", ".join(self._tables)
+        with self.database.writing(self.where) as c:
+            c.execute(ddl(f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}"))
+            c.execute(ddl(f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE"))
+            c.execute(ddl(self._function()))
+            for table in self._tables:
+                c.execute(ddl(f'DROP TRIGGER IF EXISTS "{self.name}" ON {table}'))
+                c.execute(
+                    ddl(
+                        f'CREATE TRIGGER "{self.name}" BEFORE INSERT OR UPDATE OR DELETE OR '
+                        f'TRUNCATE ON {table} EXECUTE FUNCTION "{self.name}"()'
+                    )
+                )
+                # Also where an application has set session_replication_role.
+                c.execute(ddl(f'ALTER TABLE {table} ENABLE ALWAYS TRIGGER "{self.name}"'))
+            emit(c, mark)
+
+    def _function(self) -> str:
+        return f"""
+            CREATE OR REPLACE FUNCTION "{self.name}"() RETURNS trigger LANGUAGE plpgsql AS $fence$
+            BEGIN
+                IF current_setting('{WRITER}', true) = 'on' THEN RETURN NULL; END IF;
+                RAISE EXCEPTION 'writes to % are stopped: Migrator moves it', TG_TABLE_NAME
+                USING ERRCODE = 'read_only_sql_transaction',
+                      HINT = 'ask Migrator which side is primary: migrator status';
+            END $fence$"""
+
+    def is_up(self) -> bool:
+        query = (
+            "SELECT count(DISTINCT tgrelid) FROM pg_trigger WHERE tgname = :n AND tgenabled = 'A'"
+        )
+        with self.database.reading(self.where) as c:
+            return int(one(c, query, n=self.name)) == len(self._tables)
+
+    def lower(self) -> None:
+        with self.database.writing(self.where) as c:
+            for table in self._tables:
+                if one(c, "SELECT to_regclass(:t)", t=table) is not None:
+                    c.execute(ddl(f'DROP TRIGGER IF EXISTS "{self.name}" ON {table}'))
+            c.execute(ddl(f'DROP FUNCTION IF EXISTS "{self.name}"()'))

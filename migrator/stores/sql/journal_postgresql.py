@@ -1,0 +1,289 @@
+"""The journal of PostgreSQL: a logical replication slot over the tables of an aggregate.
+
+A commit may show in the stream before a read can see it; touches are handed on only once a
+snapshot holds their transaction (design, "What a feed shows and what a read sees").
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from psycopg.conninfo import make_conninfo
+from sqlalchemy.engine import Connection
+
+from migrator.errors import FeedLost, Refused
+from migrator.journal import Touch, Touches
+from migrator.ports import Json
+from migrator.stores.sql.engine import connect_args
+from migrator.stores.sql.options import read_url
+from migrator.stores.sql.shape import Node
+from migrator.stores.sql.stream_postgresql import Part, Stream, lsn_number, lsn_text
+from migrator.stores.sql.touched import Touched
+
+if TYPE_CHECKING:
+    from migrator.stores.sql.tables import TablesCollection
+
+PREFIX = "migrator"
+_PUBLICATION = "SELECT 1 FROM pg_publication WHERE pubname = :n"
+_SLOT = "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = :n"
+_AT_ONCE = 2_000  # rows turned into touches with one question to the server
+# The stream sends texts as this session prints them, and they are read back as others print them.
+_SESSION = (
+    "-c DateStyle=ISO,YMD -c IntervalStyle=iso_8601 -c TimeZone=UTC -c extra_float_digits=1 "
+    "-c bytea_output=hex -c statement_timeout=0"
+)
+
+
+class PostgresqlJournal:
+    """One slot and one publication, both of the same name."""
+
+    def __init__(self, collection: TablesCollection, name: str) -> None:
+        self.collection = collection
+        self.database = collection.database
+        self.name = name
+        self.where = collection.where
+
+    def describe(self) -> str:
+        count = len(self._nodes)
+        return f"logical decoding of {count} table{'s' if count > 1 else ''}"
+
+    @property
+    def _nodes(self) -> list[Node]:
+        return list(self.collection.root.walk())
+
+    @contextmanager
+    def _session(self) -> Iterator[Connection]:
+        """A connection without a transaction: a slot can't be made in one that has written."""
+        from migrator.stores.sql.errors import edge
+
+        _ = self._nodes
+        with edge(self.where, writing=True), self.database.engine.connect() as connection:
+            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    # ------------------------------------------------------------ made and removed
+
+    def findings(self) -> Iterable[tuple[str, str, str]]:
+        with self._session() as c:
+            yield from _lacking(c)
+            for node in self._nodes:
+                if _needs_full(node) and _identity(c, node) != "FULL":
+                    yield (
+                        "note", "replica-identity",
+                        f"{node.info.name} gets REPLICA IDENTITY FULL while the move lasts: its "
+                        "primary key does not tell which aggregate a row belongs to",
+                    )  # fmt: skip
+
+    def prepare(self) -> Json:
+        with self._session() as c:
+            if one(c, _PUBLICATION, n=self.name) is None or one(c, _SLOT, n=self.name) is None:
+                for _, code, text in _lacking(c):
+                    raise Refused(text, where=self.where, hint=_HINTS[code])
+        self._publish()
+        with self._session() as c:
+            if (at := one(c, _SLOT, n=self.name)) is None:
+                make = "SELECT lsn FROM pg_create_logical_replication_slot(:n, 'pgoutput')"
+                at = one(c, make, n=self.name)
+            system = one(c, "SELECT system_identifier FROM pg_control_system()")
+            return {"lsn": str(at), "system": str(system)}
+
+    def _publish(self) -> None:
+        """Publish the tables with old rows that show which aggregate they belonged to. What their
+        replica identities were is kept with the publication, in the same transaction."""
+        nodes = self._nodes
+        with self.database.writing(self.where) as c:
+            if one(c, _PUBLICATION, n=self.name) is not None:
+                return
+            before = {quoted(node): _identity(c, node) for node in nodes if _needs_full(node)}
+            for table, identity in before.items():
+                if identity != "FULL":
+                    c.execute(ddl(f"ALTER TABLE {table} REPLICA IDENTITY FULL"))
+            c.execute(
+                ddl(f'CREATE PUBLICATION "{self.name}" FOR TABLE {", ".join(map(quoted, nodes))}')
+            )
+            kept = json.dumps({t: i for t, i in before.items() if i != "FULL"}).replace("'", "''")
+            c.execute(ddl(f"COMMENT ON PUBLICATION \"{self.name}\" IS '{kept}'"))
+
+    def drop(self) -> None:
+        with self._session() as c:
+            self._drop_slot(c)
+        with self.database.writing(self.where) as c:
+            said = "SELECT obj_description(oid, 'pg_publication') FROM pg_publication"
+            kept = one(c, f"{said} WHERE pubname = :n", n=self.name)
+            for table, identity in json.loads(kept or "{}").items():
+                if one(c, "SELECT to_regclass(:t)", t=table) is not None:
+                    c.execute(ddl(f"ALTER TABLE {table} REPLICA IDENTITY {identity}"))
+            c.execute(ddl(f'DROP PUBLICATION IF EXISTS "{self.name}"'))
+
+    def _drop_slot(self, c: Connection) -> None:
+        """Drop the slot, once whoever reads it has been sent away."""
+        reader = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots"
+        one(c, f"{reader} WHERE slot_name = :n AND active", n=self.name)
+        active = "SELECT 1 FROM pg_replication_slots WHERE slot_name = :n AND active"
+        for _ in range(200):
+            if one(c, active, n=self.name) is None:
+                break
+            time.sleep(0.05)
+        drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
+        one(c, f"{drop} WHERE slot_name = :n", n=self.name)
+
+    def mark(self, name: str) -> None:
+        with self.database.writing(self.where) as c:
+            emit(c, name)
+
+    # ------------------------------------------------------------ reading
+
+    def open(self, position: Json) -> PostgresqlFeed:
+        at = position if isinstance(position, dict) else {}
+        stream = Stream(
+            self._conninfo(), self.name, self.name, lsn_number(str(at.get("lsn", "0/0"))),
+            self.where,
+        )  # fmt: skip
+        if at.get("system") not in (None, stream.system):
+            stream.close()
+            raise FeedLost(
+                f"this is server {stream.system}, the feed was read from {at['system']}",
+                where=self.where,
+            )
+        return PostgresqlFeed(self, stream)
+
+    def _conninfo(self) -> str:
+        settings = self.collection.store.settings
+        parts = read_url(settings).translate_connect_args(username="user", database="dbname")
+        if settings.secret is not None:
+            parts["password"] = settings.secret()
+        options = {**connect_args("postgresql", self.database.options), **parts}
+        options |= {"application_name": f"{PREFIX} feed", "options": _SESSION}
+        return make_conninfo("", replication="database", **options)
+
+
+class PostgresqlFeed:
+    """A slot being read."""
+
+    def __init__(self, journal: PostgresqlJournal, stream: Stream) -> None:
+        self._journal = journal
+        self._stream = stream
+        self._touched = Touched(journal.collection.root)
+        self._ahead: list[Part] = []
+
+    def poll(self, seconds: float) -> Touches | None:
+        if not self._ahead:
+            self._ahead = self._stream.take(seconds, _AT_ONCE)
+        if not self._ahead:
+            return None
+        with self._journal.database.reading(self._journal.where) as connection:
+            if not _visible(connection, {part.xid for part in self._ahead}):
+                time.sleep(0.001)
+                return None
+            touches = self._touched.touches(connection, [r for p in self._ahead for r in p.rows])
+        parts, self._ahead = self._ahead, []
+        return self._given(parts, touches)
+
+    def _given(self, parts: Sequence[Part], touches: list[Touch]) -> Touches:
+        ends = [part.end for part in parts if part.end is not None]
+        return Touches(
+            touches,
+            None if not ends else {"lsn": lsn_text(ends[-1]), "system": self._stream.system},
+            any(part.whole for part in parts),
+            [mark for part in parts for mark in part.marks],
+            max(0.0, time.time() - min(part.committed for part in parts)),
+        )
+
+    def acknowledge(self, position: Json) -> None:
+        assert isinstance(position, dict)
+        self._stream.confirm(lsn_number(position["lsn"]))
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def emit(connection: Connection, mark: str) -> None:
+    """Write a marker in the connection's transaction."""
+    statement = sa.text("SELECT pg_logical_emit_message(true, :prefix, :mark)")
+    connection.execute(statement, {"prefix": PREFIX, "mark": mark})
+
+
+def _visible(connection: Connection, xids: set[int]) -> bool:
+    """Whether this snapshot, and so every later one, holds these transactions.
+
+    The stream gives 32 bits of their numbers; the epoch is the one that puts them nearest to the
+    snapshot's end.
+    """
+    row = connection.execute(
+        sa.text("SELECT pg_snapshot_xmax(pg_current_snapshot())\\:\\:text\\:\\:numeric")
+    )
+    top = int(row.scalar_one())
+    full = [str(widened(xid, top)) for xid in xids]
+    seen = sa.text(
+        "SELECT bool_and(pg_visible_in_snapshot(x\\:\\:xid8, pg_current_snapshot())) "
+        "FROM unnest(CAST(:xids AS text[])) AS x"
+    )
+    return bool(connection.execute(seen, {"xids": full}).scalar_one())
+
+
+def widened(xid: int, near: int) -> int:
+    """A transaction's whole number, of which the low 32 bits are known: the nearest one."""
+    base = (near & ~0xFFFFFFFF) | xid
+    found = min((base - 2**32, base, base + 2**32), key=lambda one: abs(one - near))
+    return found if found >= 0 else base
+
+
+def one(connection: Connection, statement: str, **values: Any) -> Any:
+    return connection.execute(sa.text(statement), values).scalar()
+
+
+def quoted(node: Node) -> str:
+    parts = [node.info.schema, node.info.name] if node.info.schema else [node.info.name]
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def _identity(c: Connection, node: Node) -> str:
+    """The replica identity of a table, as ALTER TABLE takes it."""
+    query = "SELECT relreplident\\:\\:text FROM pg_class WHERE oid = CAST(:t AS regclass)"
+    found = one(c, query, t=quoted(node))
+    if found != "i":
+        return {"d": "DEFAULT", "f": "FULL", "n": "NOTHING"}[found]
+    index = (
+        "SELECT quote_ident(relname) FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
+        "WHERE indrelid = CAST(:t AS regclass) AND indisreplident"
+    )
+    return f"USING INDEX {one(c, index, t=quoted(node))}"
+
+
+def ddl(statement: str) -> sa.TextClause:
+    return sa.text(statement.replace(":", "\\:"))
+
+
+def _needs_full(node: Node) -> bool:
+    """Whether the primary key alone does not lead to the aggregate."""
+    leads = node.key if node.up is None else node.parent
+    return not set(leads) <= set(node.info.key)
+
+
+_HINTS = {
+    "wal-level": "set wal_level = logical in postgresql.conf and restart the server",
+    "replication-right": "give this role the right: ALTER ROLE ... REPLICATION",
+    "slots": "raise max_replication_slots and max_wal_senders, or drop slots nobody uses",
+    "server-version": "upgrade the server to PostgreSQL 14 or later",
+}
+
+
+def _lacking(c: Connection) -> Iterator[tuple[str, str, str]]:
+    """What stands in the way of a slot."""
+    if int(one(c, "SHOW server_version_num")) < 140_000:
+        yield "error", "server-version", "logical messages need PostgreSQL 14"
+    if one(c, "SHOW wal_level") != "logical":
+        yield "error", "wal-level", f"wal_level is {one(c, 'SHOW wal_level')}, not logical"
+    right = "SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
+    if not one(c, right):
+        yield "error", "replication-right", "this role may not read the replication stream"
+    free = (
+        "SELECT current_setting('max_replication_slots')\\:\\:int > "
+        "(SELECT count(*) FROM pg_replication_slots)"
+    )
+    if not one(c, free):
+        yield "error", "slots", "no replication slot is free"

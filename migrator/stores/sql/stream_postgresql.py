@@ -1,0 +1,239 @@
+"""A logical replication connection to PostgreSQL, read by a thread of its own.
+
+The thread keeps the connection alive while nobody asks, and stops reading while too much waits
+to be taken: the server holds the rest (R5). Replication needs libpq's COPY BOTH, which psycopg
+offers in its ``pq`` alone.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from psycopg import pq
+
+from migrator.errors import FeedLost, Transient
+from migrator.stores.sql import pgoutput
+
+MOST_WAITING = 20_000
+PART = 5_000
+_ANSWER_EVERY = 5.0
+_EPOCH_2000 = 946_684_800
+_GONE = ("does not exist", "has been removed", "cannot read from", "no longer available", "is lost")
+
+
+@dataclass(slots=True)
+class Part:
+    """Rows that one transaction changed, or some of very many.
+
+    ``rows`` are (kind, relation, texts of its columns): ``D`` a deleted row, ``O`` what a row was
+    before an update, ``N`` what a row is now. ``end`` is the position behind the transaction,
+    None where more of it follows. ``committed`` is seconds since 1970 by the server's clock.
+    """
+
+    xid: int
+    committed: float
+    rows: list[tuple[str, pgoutput.Relation, pgoutput.Tuple]] = field(default_factory=list)
+    marks: list[str] = field(default_factory=list)
+    whole: bool = False
+    end: int | None = None
+
+
+class Stream:
+    """An open stream of a slot. Raises FeedLost where the slot or its WAL is gone."""
+
+    def __init__(self, conninfo: str, slot: str, publication: str, start: int, where: str) -> None:
+        self.where = where
+        self._condition = threading.Condition()
+        self._parts: deque[Part] = deque()
+        self._waiting = 0
+        self._confirmed = start
+        self._seen = start
+        self._error: Exception | None = None
+        self._closed = False
+        self._relations: dict[int, pgoutput.Relation] = {}
+        self._part: Part | None = None
+        self._connection = pq.PGconn.connect(conninfo.encode())
+        if self._connection.status != pq.ConnStatus.OK:
+            raise Transient(_line(self._connection.error_message), where=where)
+        self.system, self.timeline = self._identify()
+        self._start(slot, publication, start)
+        self._thread = threading.Thread(target=self._run, name="replication", daemon=True)
+        self._thread.start()
+
+    def _identify(self) -> tuple[str, str]:
+        found = self._connection.exec_(b"IDENTIFY_SYSTEM")
+        if found.status != pq.ExecStatus.TUPLES_OK:
+            raise Transient(_line(found.error_message), where=self.where)
+        system, timeline = found.get_value(0, 0), found.get_value(0, 1)
+        return (system or b"").decode(), (timeline or b"").decode()
+
+    def _start(self, slot: str, publication: str, start: int) -> None:
+        command = (
+            f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(start)} '
+            f"(proto_version '1', publication_names '\"{publication}\"', messages 'true')"
+        )
+        answer = self._connection.exec_(command.encode())
+        if answer.status == pq.ExecStatus.COPY_BOTH:
+            return
+        text = _line(answer.error_message)
+        self._connection.finish()
+        if any(word in text for word in _GONE):
+            raise FeedLost(text, where=self.where)
+        raise Transient(text, where=self.where)
+
+    # ------------------------------------------------------------ for the owner's thread
+
+    def take(self, seconds: float, most: int) -> list[Part]:
+        """Some parts in their order, none where none came in time. Raises Transient, FeedLost."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._parts or self._error, seconds)
+            if not self._parts and self._error is not None:
+                raise self._error
+            taken: list[Part] = []
+            rows = 0
+            while self._parts and (not taken or rows + len(self._parts[0].rows) <= most):
+                part = self._parts.popleft()
+                rows += len(part.rows)
+                taken.append(part)
+            self._waiting -= rows
+            self._condition.notify_all()
+            return taken
+
+    def confirm(self, position: int) -> None:
+        """The server may forget what lies before; it is told with the next status."""
+        self._confirmed = max(self._confirmed, position)
+
+    def close(self) -> None:
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+        self._thread.join(timeout=10)
+        self._connection.finish()
+
+    # ------------------------------------------------------------ the reading thread
+
+    def _run(self) -> None:
+        answered = 0.0
+        try:
+            while not self._closed:
+                now = time.monotonic()
+                if now - answered >= _ANSWER_EVERY:
+                    self._answer()
+                    answered = now
+                if self._is_full() or not self._read():
+                    self._wait()
+            self._answer()
+        except Exception as error:  # noqa: BLE001 - handed to the owner's thread, whatever it is
+            with self._condition:
+                self._error = (
+                    error
+                    if isinstance(error, (Transient, FeedLost))
+                    else Transient(_line(str(error)), where=self.where)
+                )
+                self._condition.notify_all()
+
+    def _is_full(self) -> bool:
+        return self._waiting >= MOST_WAITING
+
+    def _wait(self) -> None:
+        if self._is_full():
+            with self._condition:
+                self._condition.wait_for(lambda: self._closed or not self._is_full(), 1.0)
+            return
+        select.select([self._connection.socket], [], [], 0.2)
+        self._connection.consume_input()
+
+    def _read(self) -> bool:
+        """Take in one message that has arrived; False where there is none."""
+        size, data = self._connection.get_copy_data(1)
+        if size == 0:
+            return False
+        if size < 0:
+            end = self._connection.get_result()
+            text = end.error_message if end is not None else self._connection.error_message
+            raise Transient(_line(text) or "the server ended the stream", where=self.where)
+        message = bytes(data)
+        if message[:1] == b"w":
+            parsed = pgoutput.parse(message[25:])
+            if parsed is not None:
+                self._take_in(parsed)
+        elif message[:1] == b"k":
+            (at,) = struct.unpack_from(">Q", message, 1)
+            self._idle(at)
+            if message[17]:
+                self._answer()
+        return True
+
+    def _idle(self, at: int) -> None:
+        """Nothing of ours lies before this position: with nothing in work it may be forgotten,
+        so that a busy server with a quiet collection does not keep its WAL for us."""
+        with self._condition:
+            if self._part is None and not self._parts and self._confirmed >= self._seen:
+                self._confirmed = self._seen = max(at, self._seen)
+
+    def _take_in(self, parsed: pgoutput.Parsed) -> None:
+        if isinstance(parsed, pgoutput.Relation):
+            self._relations[parsed.id] = parsed
+        elif isinstance(parsed, pgoutput.Begin):
+            self._part = Part(parsed.xid, parsed.committed / 1e6 + _EPOCH_2000)
+        elif isinstance(parsed, pgoutput.Commit):
+            self._hand_over(parsed.end)
+        elif (part := self._part) is not None:
+            if isinstance(parsed, pgoutput.Change):
+                self._add(part, parsed)
+            elif isinstance(parsed, pgoutput.Truncate):
+                part.whole = True
+            elif parsed.prefix == "migrator":
+                part.marks.append(parsed.content.decode())
+
+    def _add(self, part: Part, change: pgoutput.Change) -> None:
+        relation = self._relations[change.relation]
+        old, new = change.old, change.new
+        if old is not None:
+            part.rows.append(("D" if new is None else "O", relation, old))
+        if new is not None:
+            if old is not None:
+                pairs = zip(new, old, strict=True)
+                new = [b if a is pgoutput.UNCHANGED else a for a, b in pairs]
+            part.rows.append(("N", relation, new))
+        if len(part.rows) >= PART:
+            self._hand_over(None)
+            self._part = Part(part.xid, part.committed)
+
+    def _hand_over(self, end: int | None) -> None:
+        part, self._part = self._part, None
+        if part is None:
+            return
+        part.end = end
+        with self._condition:
+            self._seen = end or self._seen
+            self._parts.append(part)
+            self._waiting += len(part.rows)
+            self._condition.notify_all()
+
+    def _answer(self) -> None:
+        at = self._confirmed
+        now = int((time.time() - _EPOCH_2000) * 1e6)
+        self._connection.put_copy_data(b"r" + struct.pack(">QQQqB", at, at, at, now, 0))
+        self._connection.flush()
+
+
+def lsn_text(position: int) -> str:
+    """A position as PostgreSQL writes it."""
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
+
+
+def lsn_number(text: str) -> int:
+    """A position behind its text."""
+    high, low = text.split("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+def _line(text: object) -> str:
+    words = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+    return " ".join(words.split())
