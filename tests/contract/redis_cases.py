@@ -26,10 +26,11 @@ def _open(server: str) -> Callable[[Path], Store]:
 
 
 def _break_copier(patch: pytest.MonkeyPatch) -> None:
+    from migrator.model import json_text
     from migrator.stores.redis import codec
 
-    write, read = codec.to_json, codec.from_json
-    patch.setattr(codec, "to_json", lambda value: write(value).replace(b"kept", b"KEPT"))
+    write, read = json_text.to_json, codec.from_json
+    patch.setattr(json_text, "to_json", lambda value: write(value).replace(b"kept", b"KEPT"))
     patch.setattr(codec, "from_json", lambda data: read(data.replace(b"KEPT", b"kept")))
 
 

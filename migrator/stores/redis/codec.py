@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
 from typing import TypeAlias
 
-import msgpack
 import msgspec
 
 from migrator.model import tags as copier
-from migrator.model.value import Value, depth, has_utf8
-from migrator.stores.redis.names import NESTING, compact, key_native
+from migrator.model.json_text import compact, dump_bytes, native
+from migrator.model.value import Value, has_utf8
 
 Note: TypeAlias = str | dict[str, str]
 
@@ -42,20 +40,6 @@ def looks_like_json(data: bytes) -> bool:
 # ---------------------------------------------------------------- JSON
 
 
-def _odd(value: Value) -> Value:
-    raise TypeError
-
-
-def to_json(value: Value) -> bytes:
-    """Lists, records and scalars that JSON has. Raises ValueError for a NaN or an infinity."""
-    try:
-        data = msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return compact(value).encode()
-    # That encoder writes null for what is no number, without a word.
-    return compact(value).encode() if b"null" in data else data
-
-
 def from_json(data: bytes) -> Value:
     """The value of JSON. Raises ValueError for what is none."""
     try:
@@ -66,43 +50,11 @@ def from_json(data: bytes) -> Value:
         return _DECODER.decode(data.decode())  # escapes of unpaired surrogates
 
 
-def is_plain(value: Value) -> bool:
-    """Whether JSON has a value as it is; numbers that are none are not looked for."""
-    try:
-        # msgpack hands every type that is not plain, Int64 too, to the hook, at C speed;
-        # only bytes it takes itself, and marks them with one of three bytes.
-        packed = msgpack.packb(value, default=_odd, strict_types=True)
-        if b"\xc4" in packed or b"\xc5" in packed or b"\xc6" in packed:
-            compact(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
-
-
-def dump(value: Value, plain: bool = False) -> tuple[bytes, copier.Tags]:
-    """JSON of a value, and its tags. Raises one of UNFIT for what can't be held.
-
-    ``plain`` says that ``is_plain`` holds already.
-    """
-    tags: copier.Tags = {}
-    data = b""
-    if plain or is_plain(value):
-        with suppress(ValueError):  # a NaN, or an infinity
-            data = to_json(value)
-    if not data:
-        data = to_json(copier.lower(value, key_native, "", tags))
-    # Every level takes two characters.
-    deep = len(data) > 2 * NESTING and data.count(b"[") + data.count(b"{") > NESTING
-    if deep and depth(value) > NESTING:
-        raise ValueError(f"it nests deeper than {NESTING} levels")
-    return data, tags
-
-
 # ---------------------------------------------------------------- entries
 
 
-def encode(value: Value, plain: bool = False) -> tuple[bytes, Note | None]:
-    """The bytes of an entry, and the note they need. Raises one of UNFIT. ``plain`` as above."""
+def encode(value: Value) -> tuple[bytes, Note | None]:
+    """The bytes of an entry, and the note they need. Raises one of UNFIT."""
     kind = type(value)
     if kind is str:
         if not has_utf8(value):  # type: ignore[arg-type]
@@ -111,12 +63,12 @@ def encode(value: Value, plain: bool = False) -> tuple[bytes, Note | None]:
         return data, TEXT if looks_like_json(data) else None
     if kind is bytes:
         return value, RAW  # type: ignore[return-value]
-    if kind is not dict and kind is not list and not key_native(value):
+    if kind is not dict and kind is not list and not native(value):
         tags: copier.Tags = {}
-        held = copier.lower(value, key_native, "", tags)
+        held = copier.lower(value, native, "", tags)
         if type(held) is str:
             return held.encode("utf-8", "surrogatepass"), tags[""]
-    data, tags = dump(value, plain)
+    data, tags = dump_bytes(value)
     return data, (tags[""] if tags.keys() == {""} else tags) if tags else None
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 
 from migrator.model import tags as copier
+from migrator.model.json_text import dump_bytes, native, to_json
 from migrator.model.value import Record
 from migrator.stores.redis import codec
-from migrator.stores.redis.names import Damaged, key_native
+from migrator.stores.redis.names import Damaged
 
 FIELD = "_migrator"
 _LIKE = re.compile(r"\\*_migrator")
@@ -19,13 +20,13 @@ _LIKE = re.compile(r"\\*_migrator")
 
 def write(record: Record) -> bytes:
     """The text of an aggregate. Raises one of UNFIT for what can't be held."""
-    data, tags = codec.dump(record)
+    data, tags = dump_bytes(record)
     if not tags and not any(map(_LIKE.fullmatch, record)):
         return data
     tags = {}
-    held = copier.lower(record, key_native, "", tags)
+    held = copier.lower(record, native, "", tags)
     renamed = {_escaped(name): item for name, item in held.items()}  # type: ignore[attr-defined]
-    return codec.to_json(renamed | ({FIELD: {"tags": tags}} if tags else {}))
+    return to_json(renamed | ({FIELD: {"tags": tags}} if tags else {}))
 
 
 def _escaped(name: str) -> str:

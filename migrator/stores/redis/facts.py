@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from migrator.model import json_text
+from migrator.model.json_text import NESTING
 from migrator.model.value import Kind, Value, has_utf8
 from migrator.ports import Capabilities, Cost, Held, How, LayoutFacts, Limits
 from migrator.stores.redis.forms import MAX_BYTES
-from migrator.stores.redis.names import NESTING, key_native
 
 DEFAULT_LAYOUT = "hash"
 
@@ -119,7 +120,7 @@ def needs_tag(value: Value, native: bool = False) -> Held | None:
     if kind is str:
         return None if has_utf8(value) else Held(How.TAGGED, "string")  # type: ignore[arg-type]
     if kind is float:
-        return None if key_native(value) else Held(How.TAGGED, "string")
+        return None if json_text.native(value) else Held(How.TAGGED, "string")
     if isinstance(value, int) and kind is not int and kind is not bool:
         return Held(How.TAGGED, "JSON number")  # a small number that is 64 bits wide
     return None

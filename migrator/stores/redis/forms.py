@@ -13,10 +13,11 @@ from typing import Any, NoReturn, Protocol
 from migrator.errors import DoesNotFit, MigratorError, Terminal, Transient
 from migrator.model.block import Block, Patch
 from migrator.model.block import name as block_name
+from migrator.model.json_text import UNFIT, dump_bytes
 from migrator.model.rules import CorruptBlock, Entries, Representation, assemble
 from migrator.model.value import INT64_MAX, INT64_MIN, Record, Value
 from migrator.stores.redis import codec, document, names
-from migrator.stores.redis.names import SIDE, UNFIT, Damaged
+from migrator.stores.redis.names import SIDE, Damaged
 from migrator.stores.redis.wire import Command, Reply, Session, Unit, Wire
 
 MAX_BYTES = 512 * 1024 * 1024
@@ -176,10 +177,9 @@ class OneKey:
         """Entries as names and bytes, and their notes. Raises DoesNotFit."""
         fields: dict[bytes, bytes] = {}
         notes: dict[str, codec.Note] = {}
-        plain = codec.is_plain([*entries.values()])
         for path, value in entries.items():
             try:
-                data, note = codec.encode(value, plain)
+                data, note = codec.encode(value)
             except UNFIT as error:
                 self._unfit(id, path, f"{path or 'it'} can't be held: {error}")
             if len(data) > MAX_BYTES:
@@ -373,7 +373,7 @@ class StringForm(OneKey):
     def _check(self, patch: Patch) -> None:
         for path, value in patch.set.items():
             try:
-                codec.dump(value)
+                dump_bytes(value)
             except UNFIT as error:
                 self._unfit(patch.id, path, f"{path or 'it'} can't be held: {error}")
 

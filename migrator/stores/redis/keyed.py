@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from migrator.errors import Transient
 from migrator.model.block import Block, Patch
+from migrator.model.json_text import compact
 from migrator.model.rules import Entries, Representation
 from migrator.model.value import Value
 from migrator.stores.redis import codec, names
@@ -192,7 +193,7 @@ class KeysForm(OneKey):
         """Set entries with their notes; each lives as long as the block."""
         pairs = [part for f, data in fields.items() for part in (_place(key, f), data)]
         held = dict.fromkeys(fields, b"") | {
-            names.field_of(path): names.compact(note).encode() for path, note in notes.items()
+            names.field_of(path): compact(note).encode() for path, note in notes.items()
         }
         commands: list[Command] = [
             ("MSET", *pairs),

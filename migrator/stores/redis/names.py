@@ -14,13 +14,12 @@ from functools import lru_cache
 
 from migrator.model import tags as copier
 from migrator.model import witness
+from migrator.model.json_text import UNFIT, escaped
 from migrator.model.path import parse_path
-from migrator.model.value import Value, depth, has_utf8
+from migrator.model.value import Value, has_utf8
 
 SIDE = b"_migrator"
 MARK = b"#"
-NESTING = 200
-UNFIT = (TypeError, ValueError, OverflowError, RecursionError)
 # No access path has such an escape, so no other entry's name is the same.
 _HEX = b"\\#"
 _BRACE = re.compile(rb"%(?=7D|25)|}")
@@ -40,20 +39,12 @@ class Damaged(Exception):
 # ---------------------------------------------------------------- identifiers
 
 
-def key_native(value: Value) -> bool:
-    """Whether JSON has a scalar as it is; the kind of a whole number follows its size."""
-    kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
-        return True
-    return kind is float and value - value == 0  # type: ignore[operator]  # NaN and infinities
-
-
 def id_bytes(id: Value) -> bytes:
     """An identifier as it stands in a key. Raises one of UNFIT for what can be none."""
     literal = _literal(id)
     if literal is not None and (literal[:1] != MARK or id_of(literal) == id):
         return literal
-    return _escaped(id)
+    return escaped(id).encode()
 
 
 def id_of(data: bytes) -> Value:
@@ -96,26 +87,11 @@ def _plain(data: bytes) -> str | bytes:
         return data
 
 
-def _escaped(id: Value) -> bytes:
-    tags: copier.Tags = {}
-    held = copier.lower(id, key_native, "", tags)
-    if depth(held) > NESTING:
-        raise ValueError(f"nests deeper than {NESTING} levels")
-    text = compact(held) if not tags else f"{compact(held)} {compact(tags)}"
-    return MARK + text.encode()
-
-
 def _unescaped(data: bytes) -> Value:
     text = data[1:].decode()
     held, end = _DECODER.raw_decode(text)
     tags = _DECODER.decode(text[end + 1 :]) if text[end:] else {}
     return copier.raise_(held, tags)
-
-
-def compact(value: Value) -> str:
-    """JSON without blanks, with escapes where UTF-8 has no form for a text."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text if has_utf8(text) else json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
 def braced(data: bytes) -> bytes:

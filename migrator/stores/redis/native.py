@@ -16,12 +16,13 @@ from typing import Any
 from migrator.errors import Refused, Terminal
 from migrator.model.block import Block
 from migrator.model.canonical import equal
+from migrator.model.json_text import UNFIT
 from migrator.model.path import escape
 from migrator.model.rules import CorruptBlock, Representation, assemble
 from migrator.model.value import Record, Value
 from migrator.stores.redis import names
 from migrator.stores.redis.forms import Encoded, Found, OneKey, Raw, glob
-from migrator.stores.redis.names import UNFIT, Damaged
+from migrator.stores.redis.names import Damaged
 from migrator.stores.redis.types import TYPES, Type
 from migrator.stores.redis.wire import Command, Reply, Session, Unit, Wire, slot_of
 

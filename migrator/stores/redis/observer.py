@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from migrator.model.block import Block
+from migrator.model.json_text import reader
 from migrator.model.path import parse_path
 from migrator.model.rules import Representation
 from migrator.model.value import Record, Value
@@ -55,11 +57,14 @@ def _entries(id_: Value, raw: Raw, rules: Representation) -> Block:
 def _notes(held: bytes | dict[bytes, bytes]) -> dict[str, Any]:
     if isinstance(held, dict):
         return {_path(name): _json_or_none(note) for name, note in held.items() if note}
+    if held == b"{}":  # nearly always
+        return {}
     side = _json_or_none(held)
     tags = side.get("tags") if isinstance(side, dict) else None
     return tags if isinstance(tags, dict) else {}
 
 
+@lru_cache(maxsize=65_536)
 def _path(name: bytes) -> str:
     try:
         if name.startswith(b"\\#"):
@@ -141,10 +146,6 @@ def _json_or_none(held: bytes) -> Any:
         return None
 
 
-def _json(text: str) -> Any:
-    return json.loads(text, strict=False, parse_constant=_no_number, parse_float=_float)
-
-
 def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
@@ -154,3 +155,7 @@ def _float(text: str) -> float:
     if found - found != 0:
         raise ValueError("a number out of range")
     return found
+
+
+# Made once: that takes as long as reading a small value.
+_json = reader(json.JSONDecoder(strict=False, parse_constant=_no_number, parse_float=_float))

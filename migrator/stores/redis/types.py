@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from migrator.model.json_text import dump_bytes
 from migrator.model.value import INT64_MAX, INT64_MIN, Record, Set, Value, has_utf8
 from migrator.stores.redis import codec
 from migrator.stores.redis.names import foreign_name
@@ -58,7 +59,7 @@ def _to_text(value: Value) -> bytes:
 
 
 def _to_json(value: Value) -> bytes:
-    data, tags = codec.dump(value)
+    data, tags = dump_bytes(value)
     if tags:
         path, tag = next(iter(tags.items()))
         raise TypeError(f"JSON has no {tag} ({path or 'the whole'})")
