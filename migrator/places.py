@@ -60,13 +60,30 @@ def refuse_overlap(settings: Settings, revision: str, moves: Sequence[Move]) -> 
         for place in places(settings, at)
     }
     for move in moves:
-        for place, told in places(settings, move.target).items():
-            if place in sources:
+        for at in move.writes():
+            for place, told in places(settings, at).items():
+                if place in sources:
+                    raise Refused(
+                        f"revision {revision} moves {move.cls} to {told}, which is the same place "
+                        f"that {sources[place]} is moved from",
+                        hint="give the target a name of its own, or move in two revisions",
+                    )
+    _refuse_shared_archives(settings, revision, moves)
+
+
+def _refuse_shared_archives(settings: Settings, revision: str, moves: Sequence[Move]) -> None:
+    """Raise Refused where an archive lies where something else of the revision is written."""
+    taken = {place for move in moves for place in places(settings, move.target)}
+    for move in moves:
+        archive = places(settings, move.archive)
+        for place, told in archive.items():
+            if place in taken:
                 raise Refused(
-                    f"revision {revision} moves {move.cls} to {told}, which is the same place "
-                    f"that {sources[place]} is moved from",
-                    hint="give the target a name of its own, or move in two revisions",
+                    f"the archive of {move.cls} is {told}, where revision {revision} also writes "
+                    "something else",
+                    hint="give each archive a name of its own",
                 )
+        taken |= archive.keys()
 
 
 def refuse_crowded(settings: Settings, routes: Sequence[Route]) -> None:
@@ -106,6 +123,8 @@ def _standing(graph: Graph, revision: str, done: set[str]) -> Iterator[tuple[str
     arrived: dict[str, tuple[str, str, At]] = {}
     for each in graph.revisions:
         for move in each.moves:
+            if move.archive is not None:
+                yield each.id, f"the archive of {move.cls}", move.archive
             if each.id == revision or each.id in done:
                 arrived[move.cls] = (each.id, move.cls, move.target)
                 if move.merges is not None:

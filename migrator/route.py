@@ -8,6 +8,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
+from migrator.archive import Archive
 from migrator.errors import DoesNotFit
 from migrator.grouping import Gathered, gathered
 from migrator.model.block import Aggregate, Block, cut, join, name
@@ -22,7 +23,7 @@ from migrator.model.rules import (
     pattern_matches,
 )
 from migrator.model.translate import Translation
-from migrator.model.value import Ref, Value
+from migrator.model.value import Record, Ref, Value
 from migrator.ports import Collection, Json, Observer, Page, Store
 from migrator.referring import referring
 from migrator.retry import Retry
@@ -44,6 +45,7 @@ class Route:
     translation: Translation
     representation: Representation
     passes_through: bool
+    archive: Archive | None = None
 
     @property
     def cls(self) -> str:
@@ -111,14 +113,15 @@ class Route:
             return [block.id]
         return list(self.translation.sources(block.id, join(block).value))
 
-    def returned(self, block: Block, old: Aggregate | None) -> Block:
+    def returned(self, block: Block, old: Aggregate | None, kept: Record | None = None) -> Block:
         """The block of ``source`` that a block of the target leads back to.
 
-        ``old`` is what the source holds. Raises DoesNotFit. Not for a move that spreads.
+        ``old`` is what the source holds, ``kept`` what the archive has where it holds nothing.
+        Raises DoesNotFit. Not for a move that spreads.
         """
         if self.gathers:
             return block
-        back = self.translation.backward(join(block), old)
+        back = self.translation.backward(join(block), old, kept)
         return cut(back, self.translation.source)
 
     def is_sensitive(self, path: str) -> bool:
@@ -167,7 +170,18 @@ def open_route(number: int, move: Move, source_at: At, store: Callable[[str], St
         translation,
         target_rules,
         translation.gathers or (translation.identity and source_rules.rules == target_rules.rules),
+        _archive(move, translation, store),
     )
+
+
+def _archive(move: Move, translation: Translation, store: Callable[[str], Store]) -> Archive | None:
+    """The archive of a move, where it has one. Raises Refused for one that can't be."""
+    at = move.archive
+    if at is None:
+        return None
+    opened = store(at.store)
+    collection = opened.collection(move.source_cls, at)
+    return Archive(at, collection, opened, at.rules(move.source_cls), translation)
 
 
 def _merged(translation: Translation, store: Callable[[str], Store]) -> Collection | None:

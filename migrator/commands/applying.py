@@ -198,6 +198,8 @@ def _begin(project: Project, made: Plan, terms: Terms) -> Run:
     for move in project.moves(made.revision):
         if move.merges is not None:  # its class is on the way, too
             moves.append((move.merges.of, str(move.merges.at), str(move.target)))
+        if move.archive is not None:
+            moves.append((move.cls, str(move.source), str(move.archive)))
     run = project.control.start(made.revision, made.fingerprint, encode_plan(made).decode(), moves)
     accepted = [f.code for f in made.to_accept if f.code in terms.accept]
     if accepted:

@@ -82,7 +82,7 @@ def reach(project: Project, revision: str) -> None:
 
 def store_names(project: Project, revision: str) -> set[str]:
     moves = project.moves(revision)
-    return {at.store for m in moves for at in (*m.reads().values(), m.target)}
+    return {at.store for m in moves for at in (*m.reads().values(), *m.writes())}
 
 
 def subject(project: Project, revision: str) -> Subject:

@@ -23,7 +23,10 @@ from migrator.ports import Page
 from migrator.route import Route, ahead, extra_blocks, pages
 from migrator.state import Quarantined, Task, quarantine_key
 
-COUNTED = ("read", "spread", "create", "change", "leave", "delete", "quarantined", "bytes")
+COUNTED = (
+    "read", "spread", "create", "change", "leave", "delete", "quarantined", "archived", "parts",
+    "bytes",
+)  # fmt: skip
 
 
 @dataclass
@@ -32,13 +35,23 @@ class Batch:
 
     ``origins`` are the keys of the target with those of the source, where they are others,
     ``there`` those that the target holds already, both by canonical form. The count ``spread``
-    is how many more blocks the source's became than they were.
+    is how many more blocks the source's became than they were. Where there is an archive,
+    ``sources`` are the blocks that were read, ``whole`` and ``parts`` what goes there; all by the
+    canonical form of the source's key.
     """
 
     blocks: list[Block] = field(default_factory=list)
     origins: dict[bytes, tuple[Value, Value]] = field(default_factory=dict)
     there: set[bytes] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
+    sources: dict[bytes, Block] = field(default_factory=dict)
+    whole: dict[bytes, Block] = field(default_factory=dict)
+    parts: dict[bytes, Block] = field(default_factory=dict)
+
+    @property
+    def aside(self) -> int:
+        """How many of the source's blocks do not reach the target."""
+        return self.counts["quarantined"] + len(self.whole)
 
 
 def backfill(scene: Scene, route: Route) -> dict[str, int]:
@@ -93,16 +106,22 @@ class _Backfill:
                 reached("backfill.intended")
             self._write(batch)
             reached("backfill.written")
+            self._archive(batch)
             self._checkpoint(page, batch.counts)
         reached("backfill.task_done")
 
     def _cut(self, page: Page) -> Batch:
         """The blocks that the target gets for a page of the source."""
         batch = Batch()
-        expected = self.route.expected
+        expected, archive = self.route.expected, self.route.archive
+        if archive is not None:
+            batch.sources = {encode(block.id): block for block in page.blocks}
         for block in page.blocks:
             try:
                 cut = expected(block)
+                part = None if archive is None else archive.part(block)
+                if part is not None:
+                    batch.parts[encode(block.id)] = part
                 if self.route.changes_key:
                     batch.origins.update((encode(new.id), (new.id, block.id)) for new in cut)
                 batch.blocks += cut
@@ -114,7 +133,7 @@ class _Backfill:
             self._set_aside(batch, id, reason, "")
             self._drop_leftover_of(id)
         batch.counts["read"] = len(page.blocks) + len(page.damaged)
-        went = batch.counts["read"] - batch.counts["quarantined"]
+        went = batch.counts["read"] - batch.aside
         batch.counts["spread"] = len(batch.blocks) - went
         batch.counts["create"] = len(batch.blocks)
         return batch
@@ -173,7 +192,15 @@ class _Backfill:
         self.scene.retry(self.route.target.delete, [Address(id)])
 
     def _set_aside(self, batch: Batch, id: Value, reason: str, path: str) -> None:
-        """Into quarantine with a block that can't be written, or stop. Raises DoesNotFit."""
+        """Into the archive or quarantine with a block that can't be written, or stop. Raises
+        DoesNotFit."""
+        form = encode(id)
+        whole = self._whole(batch.sources.get(form))
+        if whole is not None:
+            batch.parts.pop(form, None)
+            batch.whole[form] = whole
+            log.warning("archived", key=self.route.source_name(id), path=path, reason=reason)
+            return
         if self.planned.oversize != "quarantine":
             done = counts(self.scene, self.route)
             raise DoesNotFit(
@@ -191,6 +218,31 @@ class _Backfill:
         self.scene.retry(self.scene.control.set_aside, self.scene.run.id, item)
         log.warning("quarantined", key=self.route.source_name(id), path=path, reason=reason)
 
+    def _whole(self, source: Block | None) -> Block | None:
+        """A block as it is archived, where the plan says so and it can be read."""
+        archive = self.route.archive
+        if archive is None or source is None or self.planned.oversize != "archive":
+            return None
+        try:
+            return archive.whole(source)
+        except CorruptBlock:
+            return None
+
+    def _archive(self, batch: Batch) -> None:
+        """Write what goes into the archive. What is counted here is the same after a crash."""
+        archive = self.route.archive
+        if archive is None:
+            return
+        blocks = [*batch.whole.values(), *batch.parts.values()]
+        if blocks:
+            try:
+                batch.counts["bytes"] += self.scene.retry(archive.collection.write, blocks)
+            except DoesNotFit as error:
+                raise not_archived(self.route, error) from None
+        batch.counts["archived"] = len(batch.whole)
+        batch.counts["parts"] = len(batch.parts)
+        reached("backfill.archived")
+
     def _checkpoint(self, page: Page, done: dict[str, int]) -> None:
         before = self.task.counts
         self.task = replace(
@@ -203,6 +255,18 @@ class _Backfill:
         self.scene.retry(self.scene.control.checkpoint, self.scene.run.id, self.task)
         reached("backfill.checkpointed")
         self.scene.watcher.advances("backfill", self.route.cls, done["read"], done["bytes"])
+
+
+def not_archived(route: Route, error: DoesNotFit) -> DoesNotFit:
+    """The error for a block that neither the target nor the archive takes."""
+    assert route.archive is not None
+    return DoesNotFit(
+        error.what,
+        key=error.key,
+        path=error.path,
+        where=f"{route.archive.at}  {route.source_name(error.key)}",
+        hint="choose an archive that holds it, or mend the block, and plan again:  migrator plan",
+    )
 
 
 def _made_of(batch: Batch, origin: Value) -> dict[bytes, Value]:
@@ -272,6 +336,9 @@ def write_again(scene: Scene, route: Route, ids: Sequence[Value]) -> list[Value]
             blocks = route.expected(block) if block is not None else []
             if blocks:
                 scene.retry(route.target.write, blocks)
+            part = None if block is None or route.archive is None else route.archive.part(block)
+            if part is not None and route.archive is not None:
+                scene.retry(route.archive.collection.write, [part])
         except (CorruptBlock, DoesNotFit) as error:
             path, what = getattr(error, "path", ""), getattr(error, "what", str(error))
             scene.control.set_aside(scene.run.id, quarantined(route, id, path, what))

@@ -2,13 +2,15 @@
 
 ``old`` is what the source holds, ``new`` what the target holds: the source gets
 ``backward(new, old)``. Keys that only the source has were deleted since; keys that only the
-target has were born since. Blocks in quarantine never reached the target and stay as they are,
-unless the target has written their keys anew. Where blocks of the source became several, all that
-the target holds of one go back together.
+target has were born since, unless the archive keeps a part of them, which then comes back. Blocks
+in quarantine, or whole in the archive, never reached the target and stay as they are, unless the
+target has written their keys anew. Where blocks of the source became several, all that the target
+holds of one go back together.
 """
 
 from __future__ import annotations
 
+from migrator.engine.archived import parts_kept, tidy, whole_ones
 from migrator.engine.carry_parts import carry_parts_back
 from migrator.engine.work import Scene, keys_aside
 from migrator.errors import DoesNotFit, Failed
@@ -37,9 +39,10 @@ def carry_back(scene: Scene, route: Route) -> dict[str, int]:
     for range_ in scene.retry(route.source.split, 1):
         for page in pages(route.source, range_, None, limit, scene.retry):
             scene.check()
-            _delete(
-                scene, route, [b for b in page.blocks if quarantine_key(b.id) not in aside], done
-            )
+            left = [b for b in page.blocks if quarantine_key(b.id) not in aside]
+            whole = whole_ones(scene, route, [block.id for block in left])
+            _delete(scene, route, [b for b in left if encode(b.id) not in whole], done)
+    tidy(scene, route)
     return done
 
 
@@ -62,6 +65,7 @@ def _write(
     keys = [route.sources(block) for block in blocks]
     flat = [key for each in keys for key in each]
     held = {encode(b.id): b for b in scene.retry(route.source.read, flat) if b is not None}
+    kept = parts_kept(scene, route, [key for key in flat if encode(key) not in held])
     writes: list[Block] = []
     for block, each in zip(blocks, keys, strict=True):
         old = held.get(encode(each[0]))
@@ -71,7 +75,7 @@ def _write(
             before = None if old is None else join(old)
         except (CorruptBlock, DoesNotFit):
             before = None  # it was in quarantine and never reached the target: it is replaced
-        writes.append(route.returned(block, before))
+        writes.append(route.returned(block, before, kept.get(encode(each[0]))))
         done["create" if old is None else "change"] += 1
     if writes:
         scene.retry(route.source.write, writes)

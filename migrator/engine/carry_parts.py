@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from migrator.engine.archived import tidy, whole_ones
 from migrator.engine.work import Scene
 from migrator.errors import Failed
 from migrator.grouping import Group, Groups, Side
 from migrator.model.block import Address, Aggregate, Block, cut, join
+from migrator.model.canonical import encode
 from migrator.model.diff import same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Ref, Value
@@ -36,9 +38,12 @@ def carry_parts_back(
         for page in pages(route.source, range_, None, limit, scene.retry):
             scene.check()
             left = [b for b in page.blocks if quarantine_key(b.id) not in aside]
+            whole = whole_ones(scene, route, [block.id for block in left])
+            left = [block for block in left if encode(block.id) not in whole]
             there = groups.read([block.id for block in left])
             lone = [block for block, group in zip(left, there, strict=True) if group is None]
             _put_back(scene, route, ((block.id, [], block) for block in lone), done)
+    tidy(scene, route)
     return done
 
 

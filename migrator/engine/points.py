@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+# At rest, from the first to the last.
 POINTS = (
     "run.started",
     "prepare.created",
@@ -26,6 +27,8 @@ POINTS = (
     "abort.dropped",
     "finish.dropped",
 )
+# Where a move has an archive.
+ARCHIVING = ("backfill.archived",)
 
 hook: Callable[[str], None] | None = None
 

@@ -75,6 +75,8 @@ class Engine:
         refuse_filled(self.scene.plan, self.scene.routes, self.scene.retry)
         for route in self.scene.routes:
             self.scene.retry(route.target.create)
+            if route.archive is not None:
+                self.scene.retry(route.archive.collection.create)
             reached("prepare.created")
         self._reach(Phase.PREPARED)
 
@@ -92,7 +94,8 @@ class Engine:
         self._reach(Phase.BACKFILLED)
 
     def _compare_counts(self, route: Route, done: dict[str, int]) -> None:
-        accounted = done["create"] + done["change"] + done["leave"] + done["quarantined"]
+        aside = done["quarantined"] + done["archived"]
+        accounted = done["create"] + done["change"] + done["leave"] + aside
         expected = done["read"] + done["spread"]
         if accounted != expected:
             raise Mismatch(
@@ -103,9 +106,10 @@ class Engine:
             )
         planned = self.scene.planned(route)
         names = ("create", "change", "leave", "delete")
-        differ = {
-            n: (getattr(planned, n), done[n]) for n in names if getattr(planned, n) != done[n]
-        }
+        wanted = {name: getattr(planned, name) for name in names}
+        if planned.archive is not None:
+            wanted |= {"archived": planned.archive.blocks, "parts": planned.archive.parts}
+        differ = {n: (count, done[n]) for n, count in wanted.items() if count != done[n]}
         if differ and planned.exact and not done["quarantined"]:
             told = ", ".join(f"{n} {p:,} planned, {d:,} done" for n, (p, d) in differ.items())
             log.warning("source changed since the plan", cls=route.cls, counts=told)
@@ -120,7 +124,7 @@ class Engine:
             self.scene.control.record(
                 self.run.id, "verified", cls=found.cls, equal=found.equal, differ=found.differ,
                 missing=found.missing, extra=found.extra, quarantined=found.quarantined,
-                read=found.read,
+                archived=found.archived, parts=found.parts, read=found.read,
             )  # fmt: skip
         revision = self.scene.plan.revision
         again = f"\nthey were equal before; to copy anew:  migrator abort {revision}, then plan"
@@ -216,6 +220,10 @@ class Engine:
             for route in self.scene.routes:
                 self.scene.retry(route.target.drop)
             reached("abort.dropped")
+        if self.run.phase is not Phase.PLANNED:
+            for route in self.scene.routes:
+                if route.archive is not None:
+                    self.scene.retry(route.archive.collection.drop)
         self._reach(Phase.ABORTED)
 
     def finish(self, *, keep_source: bool) -> None:
@@ -268,6 +276,13 @@ def refuse_filled(plan: Plan, routes: Sequence[Route], retry: Retry) -> None:
                 "it was empty when this plan was made, and holds blocks now",
                 where=str(route.move.target),
                 hint=f"make a new plan:  migrator plan {plan.revision}",
+            )
+        if route.archive is not None and not is_empty(route.archive.collection, retry):
+            raise Refused(
+                "an archive must be empty before a run, and it holds blocks now",
+                where=str(route.archive.at),
+                hint=f"empty it, or name another place, and plan again:  migrator plan "
+                f"{plan.revision}",
             )
 
 

@@ -17,6 +17,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from migrator.engine import archived
+from migrator.engine.backfill import counts
 from migrator.engine.points import reached
 from migrator.engine.work import Scene, carry_out, keys_aside
 from migrator.errors import DoesNotFit, Refused, Terminal
@@ -45,6 +47,7 @@ class Verification(msgspec.Struct, kw_only=True):
     """The result for one move. ``told`` is bounded; the counts are of all.
 
     ``read`` are the blocks of the source, which may be fewer or more than those of the mirror.
+    ``archived`` are those that lie in the archive instead, ``parts`` those of which a part does.
     """
 
     cls: str
@@ -56,6 +59,8 @@ class Verification(msgspec.Struct, kw_only=True):
     missing: int = 0
     extra: int = 0
     quarantined: int = 0
+    archived: int = 0
+    parts: int = 0
     rechecked: int = 0
     told: list[Mismatched] = []
 
@@ -74,6 +79,7 @@ class _Pass:
     target: Observer
     aside: frozenset[str]
     found: Verification
+    archive: archived.Look | None = None
 
     def is_aside(self, id: Value) -> bool:
         """Whether a key of the source is in quarantine."""
@@ -95,15 +101,17 @@ def verify(scene: Scene, route: Route, *, resume: bool = False) -> Verification:
         forget(scene, route)
     found = Verification(cls=route.cls, source=str(route.source_at), target=str(route.move.target))
     observers = route.source.observer(), route.target.observer()
-    walk = _Pass(scene, route, *observers, keys_aside(scene, route), found)
+    walk = _Pass(scene, route, *observers, keys_aside(scene, route), found, _look(scene, route))
     done = sum(
-        sum(task.counts.get(name, 0) for name in ("equal", "quarantined"))
+        sum(task.counts.get(name, 0) for name in ("equal", "quarantined", "archived"))
         for task in scene.control.tasks(scene.run.id, route.number, FORTH)
     )
     scene.watcher.begins("verify", route.cls, done, scene.planned(route).read)
     forth, back = _walk(walk, FORTH, BACK)
     if forth % _MODULUS != back % _MODULUS:
         _walk(walk, EXTRA)
+    if walk.archive is not None:
+        _walk(walk, ARCHIVE)
     scene.watcher.ends("verify", route.cls)
     forget(scene, route)
     if route.gathers:
@@ -111,15 +119,21 @@ def verify(scene: Scene, route: Route, *, resume: bool = False) -> Verification:
     return found
 
 
+def _look(scene: Scene, route: Route) -> archived.Look | None:
+    if route.archive is None:
+        return None
+    return archived.Look(scene, route, route.archive, counts(scene, route)["archived"] > 0)
+
+
 def forget(scene: Scene, route: Route) -> None:
     """Forget an interrupted verification, since one of the sides is about to change."""
-    scene.control.forget_tasks(scene.run.id, route.number, (FORTH, BACK, EXTRA))
+    scene.control.forget_tasks(scene.run.id, route.number, WORKS)
 
 
 def _is_clean_so_far(scene: Scene, route: Route) -> bool:
     return not any(
         task.counts.get(name, 0)
-        for work in (FORTH, BACK, EXTRA)
+        for work in WORKS
         for task in scene.control.tasks(scene.run.id, route.number, work)
         for name in ("differ", "missing", "extra")
     )
@@ -132,9 +146,11 @@ def _walk(walk: _Pass, *works: str) -> list[int]:
     tasks: list[Task] = []
     for work in works:
         side = route.source if work == FORTH else route.target
+        if work == ARCHIVE and route.archive is not None:
+            side = route.archive.collection
         tasks += scene.tasks(route, work, partial(scene.retry, side.split, ranges))
     reached("verify.listed")
-    do = {FORTH: _forth, BACK: _back, EXTRA: _look_up}
+    do = {FORTH: _forth, BACK: _back, EXTRA: _look_up, ARCHIVE: _archive}
     workers = 1 if route.in_process else None
     carry_out(scene, tasks, lambda task: do[task.work](walk, task), workers)
     return [_count(walk, work) for work in works]
@@ -153,7 +169,11 @@ def _count(walk: _Pass, work: str) -> int:
 # A block of the source, what the target must hold for it, and what it does hold.
 Pair: TypeAlias = tuple[Block, Block, Block | None]
 
-FORTH, BACK, EXTRA = "verify", "verify back", "verify extra"
+FORTH, BACK, EXTRA, ARCHIVE = "verify", "verify back", "verify extra", "verify archive"
+WORKS = (FORTH, BACK, EXTRA, ARCHIVE)
+_COUNTED = (
+    "read", "equal", "differ", "missing", "extra", "quarantined", "archived", "parts", "rechecked",
+)  # fmt: skip
 _KEYS = "keys"
 _MODULUS = 2**128
 
@@ -166,10 +186,8 @@ def _forth(walk: _Pass, task: Task) -> None:
     """Every block of the source has its equal in the target."""
     scene, route = walk.scene, walk.route
     read = _read(walk, task)
-    for page, pairs in read if route.in_process else ahead(read):
+    for page, pairs, done in read if route.in_process else ahead(read):
         scene.check()
-        names = ("read", "equal", "differ", "missing", "quarantined", "rechecked", _KEYS)
-        done = dict.fromkeys(names, 0)
         done["read"] = len(page.blocks) + len(page.damaged)
         done["quarantined"] += sum(walk.is_aside(block.id) for block in page.blocks)
         for id, reason in page.damaged:
@@ -184,11 +202,15 @@ def _forth(walk: _Pass, task: Task) -> None:
         scene.watcher.advances("verify", route.cls, len(page.blocks), page.bytes)
 
 
-def _read(walk: _Pass, task: Task) -> Iterator[tuple[Page, list[Pair]]]:
-    """The pages of the source, each with what the target holds for it."""
+def _read(walk: _Pass, task: Task) -> Iterator[tuple[Page, list[Pair], dict[str, int]]]:
+    """The pages of the source, each with what the target holds for it and the first counts."""
     limit = walk.scene.planned(walk.route).page
     for page in pages(walk.source, task.range, task.position, limit, walk.scene.retry):
-        yield page, _pairs(walk, [block for block in page.blocks if not walk.is_aside(block.id)])
+        done = dict.fromkeys((*_COUNTED, _KEYS), 0)
+        blocks = [block for block in page.blocks if not walk.is_aside(block.id)]
+        if walk.archive is not None:
+            blocks = walk.archive.compare(blocks, done, walk.tell)
+        yield page, _pairs(walk, blocks), done
 
 
 def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
@@ -200,8 +222,8 @@ def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
     done["rechecked"] += len(doubtful)
     spreads = walk.route.spreads
     ids = {encode(source.id): source.id for source, _ in doubtful}
-    again = [b for b in walk.scene.retry(walk.source.read, list(ids.values())) if b is not None]
     unequal = {encode(new.id) for _, new in doubtful}
+    again = [b for b in walk.scene.retry(walk.source.read, list(ids.values())) if b is not None]
     for source, new, old in _pairs(walk, again):
         same = old is not None and _same(new, old)
         if spreads and same and encode(new.id) not in unequal:
@@ -289,6 +311,14 @@ def _look_up(walk: _Pass, task: Task) -> None:
         task = _checkpoint(walk, task, position, done)
 
 
+def _archive(walk: _Pass, task: Task) -> None:
+    """Every block of the archive has its source."""
+    assert walk.archive is not None
+    for page, extra in walk.archive.strangers(task, walk.tell):
+        walk.scene.check()
+        task = _checkpoint(walk, task, page.next, {"extra": extra})
+
+
 def _keys(walk: _Pass, task: Task) -> Iterable[tuple[list[Value], object]]:
     position, limit = task.position, walk.scene.planned(walk.route).page
     while True:
@@ -305,11 +335,14 @@ def _extra(walk: _Pass, ids: list[Value]) -> list[Value]:
     if route.changes_key:
         blocks = [block for block in retry(walk.target.read, ids) if block is not None]
     sources = accounted(route, blocks, walk.source, retry)
-    # What is in quarantine is not in the mirror: a block under its key was written there later.
+    # What is in quarantine, or whole in the archive, is not in the mirror: a block under its key
+    # was written there later.
+    there = [source for source in sources if source is not None]
+    whole = set() if walk.archive is None else walk.archive.whole(there)
     extra = [
         block.id
         for block, source in zip(blocks, sources, strict=True)
-        if source is None or walk.is_aside(source)
+        if source is None or walk.is_aside(source) or (whole and encode(source) in whole)
     ]
     # A block may have reached its deadline since its key was listed (C45).
     held = retry(walk.target.read, extra) if extra else []

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from migrator.model.evolution import Evolution, MergeIn, Regrouping
 
 Nulls: TypeAlias = Literal["null", "absent"]
+Oversize: TypeAlias = Literal["refuse", "quarantine", "archive"]
+OVERSIZE: tuple[Oversize, ...] = ("refuse", "quarantine", "archive")
 
 
 @dataclass(frozen=True)
@@ -138,10 +140,12 @@ class Move:
 
     ``references`` declares by path pattern which values refer to which class: ``"Game"`` for a
     bare identifier, ``"Game:"`` for text that holds ``Game:id``. ``sensitive`` are paths whose
-    values are never shown. ``oversize`` says what happens to a block that does not fit:
-    refuse the run, or set it aside in quarantine. ``identifier`` is the path that repeats the
-    block key inside the aggregate, where there is one. ``of`` is the class that the source
-    holds, where that is another one: the games whose rounds become aggregates of their own.
+    values are never shown. ``oversize`` says what happens to a block that does not fit: refuse
+    the run, set it aside in quarantine, or put it into the ``archive`` as it lies in the source.
+    ``archive`` also takes what an evolution leaves out and is told to keep.
+    ``identifier`` is the path that repeats the block key inside the aggregate, where there is
+    one. ``of`` is the class that the source holds, where that is another one: the games whose
+    rounds become aggregates of their own.
     """
 
     cls: str
@@ -150,9 +154,10 @@ class Move:
     evolve: Sequence[Evolution | Regrouping] = ()
     references: Mapping[str, str] = field(default_factory=dict)
     sensitive: Sequence[str] = ()
-    oversize: Literal["refuse", "quarantine"] = "refuse"
+    oversize: Oversize = "refuse"
     identifier: str | None = None
     of: str | None = None
+    archive: At | None = None
 
     @property
     def merges(self) -> MergeIn | None:
@@ -166,6 +171,10 @@ class Move:
         merges = self.merges
         found = {} if self.source is None else {self.source_cls: self.source}
         return found if merges is None or merges.at is None else {**found, merges.of: merges.at}
+
+    def writes(self) -> tuple[At, ...]:
+        """Where the move writes to: its target and, where there is one, its archive."""
+        return (self.target,) if self.archive is None else (self.target, self.archive)
 
     @property
     def source_cls(self) -> str:

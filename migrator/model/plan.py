@@ -88,6 +88,15 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name_limit: Count | None = None
 
 
+class Archived(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes into the archive of a move: whole blocks, and parts of ``parts`` others."""
+
+    place: Place
+    blocks: Count
+    parts: Count
+    bytes: Count
+
+
 class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is planned for one move.
 
@@ -124,11 +133,17 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
     effective: bool
     oversize: str
     tables: Tables | None = None
+    archive: Archived | None = None
 
     @property
     def writes(self) -> int:
         """Blocks that the target receives."""
         return self.create + self.change
+
+    @property
+    def archived(self) -> int:
+        """Blocks that the archive receives, parts of others included."""
+        return 0 if self.archive is None else self.archive.blocks + self.archive.parts
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,7 +172,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def blocks(self) -> int:
-        return sum(m.create + m.change + m.delete for m in self.moves)
+        return sum(m.create + m.change + m.delete + m.archived for m in self.moves)
 
     @property
     def errors(self) -> list[Finding]:

@@ -108,15 +108,18 @@ class Translation:
                 return [shape]
             return [_shapes(after, part)[-1] for part in self._lens.apart(shape)]
 
-    def backward(self, new: Aggregate, old: Aggregate | None = None) -> Aggregate:
+    def backward(
+        self, new: Aggregate, old: Aggregate | None = None, kept: Record | None = None
+    ) -> Aggregate:
         """The old shape of an aggregate; ``old`` is what the old side holds, if anything.
 
-        Raises DoesNotFit, naming the block of the new side. Not for a move that regroups.
+        Where it holds nothing, ``kept`` gives what ``residue`` told of it once. Raises DoesNotFit,
+        naming the block of the new side. Not for a move that regroups.
         """
         if not self.chain:
             return new
         with self._named(new.id, self.move.cls):
-            return _back(self._divided[0], new, old)
+            return _back(self._divided[0], new, old, kept)
 
     def returned(
         self, id: Value, news: Sequence[Aggregate], old: Aggregate | None
@@ -245,6 +248,11 @@ class Translation:
 
     # ------------------------------------------------------------------ what is told of it
 
+    @cached_property
+    def archives(self) -> bool:
+        """Whether ``residue`` may give something."""
+        return any(step.archives for step in self._divided[0])
+
     def residue(self, old: Aggregate) -> Record | None:
         """What is to be kept aside of an aggregate, by evolution and access path, or None.
 
@@ -296,11 +304,16 @@ def _shapes(chain: Local, old: Aggregate) -> list[Aggregate]:
     return shapes
 
 
-def _back(chain: Local, new: Aggregate, old: Aggregate | None) -> Aggregate:
+def _back(
+    chain: Local, new: Aggregate, old: Aggregate | None, kept: Record | None = None
+) -> Aggregate:
     """The way back: b1(b2(b, f1(a)), a), each step sees the old value in its own old shape."""
     shapes = [None] * len(chain) if old is None else _shapes(chain, old)
-    for evolution, shape in reversed(list(zip(chain, shapes, strict=False))):
+    for i, (evolution, shape) in reversed(list(enumerate(zip(chain, shapes, strict=False)))):
         new = evolution.backward(new, shape)
+        part = kept.get(str(i)) if kept is not None and shape is None else None
+        if type(part) is dict:
+            new = evolution.restored(new, part)
     return new
 
 

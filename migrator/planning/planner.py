@@ -8,11 +8,12 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import msgspec
 
 from migrator.model.move import At, Tables
-from migrator.model.plan import Finding, KindCount, MovePlan, Place, Plan
+from migrator.model.plan import Archived, Finding, KindCount, MovePlan, Place, Plan
 from migrator.model.value import Kind
 from migrator.planning.differences import Sink
 from migrator.planning.file import sealed
@@ -22,7 +23,7 @@ from migrator.planning.survey import PAGE, Survey, Surveyor
 from migrator.planning.tally import Issues
 from migrator.ports import AsTarget, Collection, How, Json, Limits, Store
 from migrator.retry import Retry
-from migrator.route import Route
+from migrator.route import Route, is_empty
 
 RANGE_BLOCKS = 25_000
 MOST_RANGES = 64
@@ -33,6 +34,7 @@ GATES = [
 ]
 
 Progress = Callable[[str, int, int], None]
+Told: TypeAlias = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,11 @@ def fingerprint(
 
 def target_fingerprint(routes: Sequence[Route], retry: Retry) -> str:
     """The targets' schema; a plan is stale where it changed before the run began."""
-    return _digest([[str(r.move.target), retry(r.target.schema)] for r in routes])
+    archives = [r.archive for r in routes if r.archive is not None]
+    return _digest(
+        [[str(r.move.target), retry(r.target.schema)] for r in routes]
+        + [[str(each.at), retry(each.collection.schema)] for each in archives]
+    )
 
 
 def _digest(parts: Json) -> str:
@@ -122,14 +128,12 @@ def _digest(parts: Json) -> str:
 def location_findings(route: Route, survey: Survey, retry: Retry) -> None:
     """Findings that come from where the move leads, not from single blocks."""
     issues = survey.issues
-    told: list[tuple[str, str, str]] = []
+    told: list[Told] = []
     # Listed where they are asked for: a store may look at its server between one and the next.
     for collection in (route.source, route.target):
         told += retry(lambda at: list(at.findings()), collection)
-    if isinstance(route.target, AsTarget):
-        written = survey.create + survey.change
-        ask = route.target.target_findings
-        told += retry(lambda: list(ask(written, survey.bytes)))
+    told += _written_to(route.target, survey.create + survey.change, survey.bytes, retry)
+    told += _of_archive(route, survey, retry)
     for severity, code, text in told:
         issues.add(severity, code, text)  # type: ignore[arg-type]
     for store, at in ((route.target_store, route.move.target),):
@@ -147,6 +151,25 @@ def location_findings(route: Route, survey: Survey, retry: Retry) -> None:
     _mixed_kinds(survey, issues)
     if survey.kinds is not None and survey.kinds.overflow:
         issues.add("note", "N115", "there are too many different paths to count kinds for each")
+
+
+def _written_to(target: Collection, blocks: int, size: int, retry: Retry) -> list[Told]:
+    if not isinstance(target, AsTarget):
+        return []
+    return retry(lambda: list(target.target_findings(blocks, size)))
+
+
+def _of_archive(route: Route, survey: Survey, retry: Retry) -> list[Told]:
+    """What the place of an archive tells; it must be empty, so that all in it is of one run."""
+    archive, found = route.archive, survey.archiving
+    if archive is None or found is None:
+        return []
+    told = retry(lambda at: list(at.findings()), archive.collection)
+    told += _written_to(archive.collection, found.blocks + found.parts, found.bytes, retry)
+    if not is_empty(archive.collection, retry):
+        text = f"the archive {archive.at} holds blocks already: empty it, or name another place"
+        told.append(("error", "E119", text))
+    return told
 
 
 _NUMBERS = {Kind.INT32, Kind.INT64}
@@ -212,14 +235,34 @@ def _move_plan(route: Route, survey: Survey, workers: int) -> MovePlan:
         page=PAGE,
         requests_read=-(-read // PAGE) if survey.fresh else 2 * -(-read // PAGE),
         requests_write=_requests(writes, survey.bytes * writes // max(1, read), limits)
-        + _requests(survey.delete, 0, limits),
+        + _requests(survey.delete, 0, limits)
+        + _archive_requests(route, survey),
         # A block is read, cut and written; the probe measured the first two at ``rate``.
         seconds=round(2 * read / rate, 1) if rate else 0.0,
         rate=round(rate, 1),
         rollback=[text for text in (laws.returns.broken, laws.survives.broken) if text],
         effective=facts.effective,
         oversize=route.move.oversize,
+        archive=_archived(route, survey),
     )
+
+
+def _archived(route: Route, survey: Survey) -> Archived | None:
+    archive, found = route.archive, survey.archiving
+    if archive is None or found is None:
+        return None
+    return Archived(
+        place=place(archive.store, archive.at, route.move.source_cls),
+        blocks=found.blocks, parts=found.parts, bytes=found.bytes,
+    )  # fmt: skip
+
+
+def _archive_requests(route: Route, survey: Survey) -> int:
+    archive, found = route.archive, survey.archiving
+    if archive is None or found is None:
+        return 0
+    limits = archive.store.capabilities.at(archive.at.layout).limits
+    return _requests(found.blocks + found.parts, found.bytes, limits)
 
 
 def _requests(blocks: int, size: int, limits: Limits) -> int:

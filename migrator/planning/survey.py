@@ -17,6 +17,7 @@ from migrator.model.plan import BlockDiff, EntryLine, Severity, Sizes
 from migrator.model.rules import CorruptBlock, general_path
 from migrator.model.translate import key_agrees
 from migrator.model.value import Kind, Value, show
+from migrator.planning.archiving import Archiving
 from migrator.planning.keys import Collisions, dangling
 from migrator.planning.tally import Issues, Kinds, Largest, key_bytes
 from migrator.ports import Capabilities, Collection
@@ -28,6 +29,7 @@ SAMPLES = 3
 LINES = 4
 SAMPLE_SIZE = 20_000
 ALL_UP_TO = 200_000
+_UNREADABLE = ("E101", "E102")
 
 
 @dataclass
@@ -52,6 +54,7 @@ class Survey:
     issues: Issues = field(default_factory=Issues)
     largest: Largest = field(default_factory=Largest)
     kinds: Kinds | None = None
+    archiving: Archiving | None = None
 
     def sizes(self, capabilities: Capabilities) -> Sizes:
         """The largest of everything that is limited."""
@@ -82,7 +85,10 @@ class Surveyor:
         self._looked_up: set[bytes] = set()
         self._shown = {"create": 0, "change": 0}
         self._capabilities = route.target_store.capabilities.at(route.move.target.layout)
+        self._unfit = 0
         self.found = Survey(kinds=Kinds(route.target, self._capabilities))
+        if route.archive is not None:
+            self.found.archiving = Archiving(route.archive, self.found.issues)
 
     def run(self) -> Survey:
         """Survey both sides. Raises Terminal where the source is not there."""
@@ -134,17 +140,24 @@ class Surveyor:
             self._misfit("E101", f"can't be read: {reason}", self.route.source_name(key), "")
 
     def _misfit(self, code: str, text: str, key: str, path: str) -> None:
-        aside = self.route.move.oversize == "quarantine"
-        if aside:
-            text += ", and will be set aside"
-        severity: Severity = "accept" if aside else "error"
+        self._unfit += 1
+        severity: Severity = "error"
+        match self.route.move.oversize:
+            case "quarantine":
+                severity, text = "accept", f"{text}, and will be set aside"
+            # What can't be read can't be archived either.
+            case "archive" if code not in _UNREADABLE:
+                severity = "accept"
+                text += f", and will go to the archive {self.route.move.archive}"
         self.found.issues.add(severity, code, text, key=key, path=_general_path(path))
 
     def _page(self, blocks: list[Block]) -> None:
         expected: list[Block] = []
         for block in blocks:
             self.found.read += 1
+            unfit = self._unfit
             expected += self._expected(block)
+            self._archive(block, fits=self._unfit == unfit)
         for new in expected:
             self.collisions.add(new, self.found.issues)
         for ref in dangling(expected, self.referred, self._looked_up, self.retry):
@@ -172,6 +185,16 @@ class Surveyor:
         fitting = [new for new in expected if self._fits(new, name)]
         # A block that becomes several is moved whole or not at all.
         return [] if route.spreads and len(fitting) < len(expected) else fitting
+
+    def _archive(self, block: Block, *, fits: bool) -> None:
+        """Count what of a block goes into the archive, where there is one."""
+        archiving, name = self.found.archiving, self.route.source_name(block.id)
+        if archiving is None:
+            return
+        if fits:
+            archiving.add_part(block, name)
+        elif self.route.move.oversize == "archive":
+            archiving.add_whole(block, name)
 
     def _expected_if_any(self, block: Block) -> list[Block]:
         try:
@@ -309,8 +332,10 @@ class Surveyor:
         seen = max(1, found.read)
         for name in ("create", "change", "leave", "entries", "bytes", "added", "changed"):
             setattr(found, name, round(getattr(found, name) * blocks / seen))
+        if found.archiving is not None:
+            found.archiving.extrapolate(blocks / seen)
         if found.fresh and not self.route.spreads:
-            found.create = blocks
+            found.create = blocks - (found.archiving.blocks if found.archiving is not None else 0)
         found.exact = False
         # Rule of three: a trait absent from n blocks taken at random is, with 95% confidence,
         # in fewer than 3/n of all.

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from migrator.model.move import Tables
-from migrator.model.plan import BlockDiff, EntryLine, Finding, MovePlan, Place, Plan, Severity
+from migrator.model.plan import (
+    Archived,
+    BlockDiff,
+    EntryLine,
+    Finding,
+    MovePlan,
+    Place,
+    Plan,
+    Severity,
+)
 from migrator.render.text import Line, Style, blocks, duration, shown, size, some
 
 _MOST_CHANGED = 2
@@ -123,6 +132,8 @@ def _facts(move: MovePlan) -> Iterator[Line]:
     yield _fact("work", _work(move))
     if move.oversize == "quarantine":
         yield _fact("quarantine", "blocks that can't be written are set aside")
+    if move.archive is not None:
+        yield _fact("archive", _archive(move.archive))
     if move.rollback:
         for text in move.rollback:
             yield _fact("rollback", text, "yellow")
@@ -175,6 +186,17 @@ def _limits(move: MovePlan) -> str:
     if sizes.nesting_limit is not None:
         told.append(f"{sizes.nesting:,} of {sizes.nesting_limit:,} levels")
     return "; ".join(told)
+
+
+def _archive(archive: Archived) -> str:
+    taken = []
+    if archive.blocks:
+        taken.append(f"{blocks(archive.blocks)} that the target does not take")
+    if archive.parts:
+        taken.append(f"what is left out of {blocks(archive.parts)}")
+    if not taken:
+        return f"nothing to {_place(archive.place)}"
+    return f"{' and '.join(taken)} to {_place(archive.place)}, {size(archive.bytes)}"
 
 
 def _work(move: MovePlan) -> str:

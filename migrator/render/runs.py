@@ -47,6 +47,8 @@ def _verified(found: Verification) -> str:
         (found.missing, f"missing in {found.target}"),
         (found.extra, f"extra in {found.target}"),
         (found.quarantined, "in quarantine"),
+        (found.archived, "in the archive"),
+        (found.parts, "with a part in the archive"),
         (found.rechecked, "rechecked"),
     ):
         if count:

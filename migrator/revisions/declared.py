@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from migrator.errors import MigratorError, Refused
 from migrator.model.evolution import Evolution, MergeIn, Regrouping
 from migrator.model.evolution.regroup import divide
-from migrator.model.move import At, Layout, Move, Tables
+from migrator.model.move import OVERSIZE, At, Layout, Move, Tables
 from migrator.model.path import parse_path
 from migrator.model.rules import parse_pattern
 
@@ -28,6 +28,8 @@ def check_move(move: Move, where: str) -> None:
         raise refuse("target must be At(...)")
     if move.source is not None and not isinstance(move.source, At):
         raise refuse("source must be At(...), or be left out")
+    if move.archive is not None and not isinstance(move.archive, At):
+        raise refuse("archive must be At(...), or be left out")
     if move.of is not None and (not isinstance(move.of, str) or not _CLASS.fullmatch(move.of)):
         raise refuse(f"{move.of!r} is no class name", 'of is the class of the source:  of="Game"')
     _check_evolve(move, refuse)
@@ -36,11 +38,13 @@ def check_move(move: Move, where: str) -> None:
         (move.source, move.source_cls, "source"),
         (move.target, move.cls, "target"),
         *([(merges.at, merges.of, "location merged in")] if merges is not None else []),
+        (move.archive, move.source_cls, "archive"),
     ):
         if at is not None:
             _check_at(at, side, refuse)
             _quote(lambda at=at, cls=cls: at.rules(cls), refuse)  # type: ignore[misc]
     _check_texts(move, refuse)
+    _check_archive(move, refuse)
     if move.source is not None:
         check_ways(move.cls, move.source, move.target, where)
 
@@ -63,7 +67,7 @@ def check_ways(cls: str, source: At, target: At, where: str) -> None:
 def check_stores(moves: Collection[Move], known: Collection[str], where: str) -> None:
     """Refuse a store that the settings do not name."""
     for move in moves:
-        for at in (*move.reads().values(), move.target):
+        for at in (*move.reads().values(), *move.writes()):
             for store in _stores_of(at):
                 if store not in known:
                     raise Refused(
@@ -123,8 +127,11 @@ def _check_texts(move: Move, refuse: Callable[..., Refused]) -> None:
         raise refuse("sensitive must be a list of paths")
     for path in move.sensitive:
         _check_pattern(path, "sensitive", refuse)
-    if move.oversize not in ("refuse", "quarantine"):
-        raise refuse(f"oversize is {move.oversize!r}", 'it is "refuse" or "quarantine"')
+    if move.oversize not in OVERSIZE:
+        raise refuse(
+            f"oversize is {move.oversize!r}",
+            f"it is one of: {', '.join(OVERSIZE)}",
+        )
     if move.identifier is not None:
         if not isinstance(move.identifier, str):
             raise refuse("identifier must be a path")
@@ -132,6 +139,36 @@ def _check_texts(move: Move, refuse: Callable[..., Refused]) -> None:
             parse_path(move.identifier)
         except ValueError as error:
             raise refuse(f"identifier: {error}") from None
+
+
+def _check_archive(move: Move, refuse: Callable[..., Refused]) -> None:
+    """Whether what is to be archived has a place, and the place something to take."""
+    steps = [step for step in move.evolve if isinstance(step, Evolution) and step.archives]
+    wants = [f'oversize="{move.oversize}"'] if move.oversize == "archive" else []
+    wants += [step.describe() for step in steps]
+    if move.archive is None:
+        if wants:
+            raise refuse(f"{wants[0]}: nothing says where to", "name a place:  archive=At(...)")
+        return
+    if not wants:
+        raise refuse(
+            "nothing would go into its archive",
+            'say what:  oversize="archive", or Drop(..., archive=True)',
+        )
+    if move.archive.tables is not None:
+        raise refuse("an archive takes blocks of any shape, which tables(...) can't")
+    before, regrouping, _ = divide(move.evolve)
+    if regrouping is not None and regrouping.gathers:
+        raise refuse(
+            "what is put together of several blocks can't be archived as they lie",
+            "archive in a revision of its own, before this one",
+        )
+    late = [step for step in steps if step not in before]
+    if late:
+        raise refuse(
+            f"{late[0].describe()}: what is left out of parts can't be archived",
+            f"do it before {regrouping.describe()}" if regrouping is not None else "",
+        )
 
 
 def _check_pattern(path: object, what: str, refuse: Callable[..., Refused]) -> None:

@@ -73,7 +73,7 @@ def _check_cycles(revisions: Sequence[Revision]) -> None:
 
 def touches(move: Move) -> Iterator[Touch]:
     """The collections and tables that a move reads, writes or drops."""
-    for at in (*move.reads().values(), move.target):
+    for at in (*move.reads().values(), *move.writes()):
         yield from touched(at)
 
 

@@ -83,12 +83,15 @@ def test_a_chain_keeps_the_laws_of_its_links(value: Record, other: Record | None
 
 
 def test_each_step_back_sees_the_old_value_in_its_own_shape() -> None:
-    chain = translation(Rename("a", "b"), Drop("b"))
+    chain = translation(Rename("a", "b"), Drop("b", archive=True))
     old = Aggregate(1, {"a": 5, "c": 6})
     (new,) = chain.forward(old)
     assert new.value == {"c": 6}
     assert chain.backward(new, old).value == old.value
+    assert chain.archives
     assert chain.residue(old) == {"1": {"b": 5}}
+    assert chain.backward(new, None, chain.residue(old)).value == old.value
+    assert chain.backward(new, Aggregate(1, {"a": 7}), chain.residue(old)).value == {"a": 7, "c": 6}
 
 
 def test_references_are_declared_by_path() -> None:

@@ -76,9 +76,18 @@ class Evolution(ABC):
             value = self._backward(new.value, old.value if old is not None else None)
         return new if value is new.value else Aggregate(new.id, value, new.expires)
 
+    @property
+    def archives(self) -> bool:
+        """Whether ``residue`` may give something, for which the move then needs a place."""
+        return False
+
     def residue(self, old: Aggregate) -> Record | None:
         """What the new shape has no place for and is to be kept aside, by access path; or None."""
         return None
+
+    def restored(self, old: Aggregate, kept: Record) -> Aggregate:
+        """The old shape with what was kept aside of it, where the old side has it no more."""
+        return old
 
     def _forward(self, old: Record) -> Record:
         raise NotImplementedError

@@ -10,7 +10,7 @@ from functools import cached_property
 from migrator.errors import DoesNotFit, Refused
 from migrator.model.block import Aggregate
 from migrator.model.canonical import equal
-from migrator.model.evolution.base import Evolution, Law, Laws, misfit
+from migrator.model.evolution.base import Evolution, Law, Laws, misfit, named
 from migrator.model.evolution.places import (
     ABSENT,
     Names,
@@ -251,12 +251,13 @@ def _check_fields(what: str, fields: Mapping[str, str]) -> None:
 class Drop(Evolution):
     """Leave a field out of the new shape.
 
-    The old side keeps it until ``finish``; with ``archive`` it is also kept aside as a residue.
-    A field of that name that is written after the cut-over raises DoesNotFit on the way back.
+    The old side keeps it until ``finish``; with ``archive`` it is also kept aside, as a residue
+    in the archive of the move. A field of that name that is written after the cut-over raises
+    DoesNotFit on the way back.
     """
 
     path: str
-    archive: bool = True
+    archive: bool = False
 
     def __post_init__(self) -> None:
         _ = self._place
@@ -268,13 +269,18 @@ class Drop(Evolution):
     @property
     def laws(self) -> Laws:
         above = self._place[0]
-        remark = f"{self.path} comes back only where the old side still holds the key"
+        also = " or the archive" if self.archive else ""
+        remark = f"{self.path} comes back only where the old side{also} still holds the key"
         if Any_.ELEMENT in above:
             remark += ", and goes to the element of the same position"
         return Laws(remark=remark)
 
     def describe(self) -> str:
         return f"drop {self.path}" + (" (archived)" if self.archive else "")
+
+    @property
+    def archives(self) -> bool:
+        return self.archive
 
     def residue(self, old: Aggregate) -> Record | None:
         kept: Record = {}
@@ -288,6 +294,16 @@ class Drop(Evolution):
         if self.archive:
             change_records(old.value, None, self._place[0], act)
         return kept or None
+
+    def restored(self, old: Aggregate, kept: Record) -> Aggregate:
+        above, name = self._place
+
+        def act(record: Record, _: Record | None, path: str) -> Record:
+            place = child(path, name)
+            return {**record, name: kept[place]} if place in kept else record
+
+        with named(old.id):
+            return Aggregate(old.id, change_records(old.value, None, above, act), old.expires)
 
     def _forward(self, old: Record) -> Record:
         above, name = self._place
