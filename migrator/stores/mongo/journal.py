@@ -72,6 +72,16 @@ class MongoJournal:
     def open(self, position: Json) -> MongoFeed:
         return MongoFeed(self, position)
 
+    def uuid(self) -> str | None:
+        """What tells this collection from one of the same name, here or on another server; None
+        where it is not there. Members of a replica set have the same."""
+        with edge(self.where):
+            found = self.database.command(
+                {"listCollections": 1, "filter": {"name": self.collection}}
+            )
+        first: Any = next(iter(found["cursor"]["firstBatch"]), {})
+        return bytes(first["info"]["uuid"]).hex() if "uuid" in first.get("info", {}) else None
+
     @contextmanager
     def lost(self) -> Iterator[None]:
         """Tell where the oplog no longer reaches back."""
@@ -96,10 +106,15 @@ class MongoFeed:
         self._journal = journal
         self._database = journal.database
         self._session = self._database.client.start_session()
-        token = position.get("token") if isinstance(position, dict) else None
-        self._token: Json = token
+        at = position if isinstance(position, dict) else {}
+        self._token: Json = at.get("token")
+        self._uuid = journal.uuid()
+        if at.get("uuid") not in (None, self._uuid):
+            raise FeedLost(
+                "it is not the collection that the feed was read from", where=journal.where
+            )
         stages = [
-            {"$changeStream": {"resumeAfter": token} if token else {}},
+            {"$changeStream": {"resumeAfter": self._token} if self._token else {}},
             {"$match": {"ns.coll": {"$in": [journal.collection, MARKS]}}},
         ]
         self._cursor: Any = self._asked(
@@ -110,7 +125,7 @@ class MongoFeed:
     @property
     def position(self) -> Json:
         """Behind what was read so far."""
-        return {"token": self._token}
+        return {"token": self._token, "uuid": self._uuid}
 
     def _asked(self, command: dict[str, Any]) -> Any:
         with self._journal.lost(), edge(self._journal.where):

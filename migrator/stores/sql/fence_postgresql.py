@@ -24,6 +24,7 @@ class PostgresqlFence:
     def __init__(self, collection: TablesCollection, name: str) -> None:
         self.database = collection.database
         self.where = collection.where
+        self.run = name
         self.name = f"{name}_fence"
         self._tables = sorted({quoted(node) for node in collection.root.walk()})
 
@@ -43,7 +44,7 @@ class PostgresqlFence:
                 )
                 # Also where an application has set session_replication_role.
                 c.execute(ddl(f'ALTER TABLE {table} ENABLE ALWAYS TRIGGER "{self.name}"'))
-            emit(c, mark)
+            emit(c, self.run, mark)
 
     def _function(self) -> str:
         return f"""

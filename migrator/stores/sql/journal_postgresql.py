@@ -22,13 +22,12 @@ from migrator.ports import Json
 from migrator.stores.sql.engine import connect_args
 from migrator.stores.sql.options import read_url
 from migrator.stores.sql.shape import Node
-from migrator.stores.sql.stream_postgresql import Part, Stream, lsn_number, lsn_text
+from migrator.stores.sql.stream_postgresql import Part, Stream, lsn_number, lsn_text, marks_of
 from migrator.stores.sql.touched import Touched
 
 if TYPE_CHECKING:
     from migrator.stores.sql.tables import TablesCollection
 
-PREFIX = "migrator"
 _PUBLICATION = "SELECT 1 FROM pg_publication WHERE pubname = :n"
 _SLOT = "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = :n"
 _AT_ONCE = 2_000  # rows turned into touches with one question to the server
@@ -133,7 +132,7 @@ class PostgresqlJournal:
 
     def mark(self, name: str) -> None:
         with self.database.writing(self.where) as c:
-            emit(c, name)
+            emit(c, self.name, name)
 
     # ------------------------------------------------------------ reading
 
@@ -157,7 +156,7 @@ class PostgresqlJournal:
         if settings.secret is not None:
             parts["password"] = settings.secret()
         options = {**connect_args("postgresql", self.database.options), **parts}
-        options |= {"application_name": f"{PREFIX} feed", "options": _SESSION}
+        options |= {"application_name": "migrator feed", "options": _SESSION}
         return make_conninfo("", replication="database", **options)
 
 
@@ -201,10 +200,10 @@ class PostgresqlFeed:
         self._stream.close()
 
 
-def emit(connection: Connection, mark: str) -> None:
-    """Write a marker in the connection's transaction."""
+def emit(connection: Connection, run: str, mark: str) -> None:
+    """Write a marker for a run's feed in the connection's transaction."""
     statement = sa.text("SELECT pg_logical_emit_message(true, :prefix, :mark)")
-    connection.execute(statement, {"prefix": PREFIX, "mark": mark})
+    connection.execute(statement, {"prefix": marks_of(run), "mark": mark})
 
 
 def _visible(connection: Connection, xids: set[int]) -> bool:

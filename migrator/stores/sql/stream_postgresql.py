@@ -48,6 +48,7 @@ class Stream:
 
     def __init__(self, conninfo: str, slot: str, publication: str, start: int, where: str) -> None:
         self.where = where
+        self._marks = marks_of(slot)
         self._condition = threading.Condition()
         self._parts: deque[Part] = deque()
         self._waiting = 0
@@ -188,7 +189,7 @@ class Stream:
                 self._add(part, parsed)
             elif isinstance(parsed, pgoutput.Truncate):
                 part.whole = True
-            elif parsed.prefix == "migrator":
+            elif parsed.prefix == self._marks:
                 part.marks.append(parsed.content.decode())
 
     def _add(self, part: Part, change: pgoutput.Change) -> None:
@@ -221,6 +222,11 @@ class Stream:
         now = int((time.time() - _EPOCH_2000) * 1e6)
         self._connection.put_copy_data(b"r" + struct.pack(">QQQqB", at, at, at, now, 0))
         self._connection.flush()
+
+
+def marks_of(run: str) -> str:
+    """The prefix of a run's markers: every slot of a database shows the messages of all."""
+    return f"migrator {run}"
 
 
 def lsn_text(position: int) -> str:

@@ -1,0 +1,28 @@
+"""The contract of feeds and fences: every promise of ``migrator.journal`` as a test, to inherit.
+
+An adapter whose collections are ``Followed`` or ``Fenced`` is held to them by one subclass:
+
+    class TestMyFeed(FeedContract):
+        @pytest.fixture(scope="class", params=[FeedCase(...)], ids=str)
+        @classmethod
+        def case(cls, request):
+            return request.param
+
+The case brings an ``Application``, which writes by the plain driver as a user's program would.
+"""
+
+import pytest
+
+# Before they are imported: pytest then tells what an assertion compared.
+pytest.register_assert_rewrite(f"{__name__}.reading", f"{__name__}.fences", f"{__name__}.harness")
+
+from migrator.testing.feeds.case import Application, FeedCase, Write  # noqa: E402
+from migrator.testing.feeds.fences import FencePromises  # noqa: E402
+from migrator.testing.feeds.reading import FeedPromises  # noqa: E402
+
+
+class FeedContract(FeedPromises, FencePromises):
+    """All promises. A subclass gives the fixture ``case``, of class scope."""
+
+
+__all__ = ["Application", "FeedCase", "FeedContract", "Write"]

@@ -1,0 +1,197 @@
+"""Programs that write to tables by SQL, for the contract of feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from migrator import tables
+from migrator.model.move import At
+from migrator.ports import Collection
+from migrator.testing.feeds import Write
+from migrator.testing.feeds.case import RULES
+
+_UPSERT = {
+    "mysql": "ON DUPLICATE KEY UPDATE v = VALUES(v)",
+    "": "ON CONFLICT (id) DO UPDATE SET v = excluded.v",
+}
+# What a feed or a fence may leave beside the data, by the server's own catalogue.
+LEFT = {
+    "postgresql": (
+        "SELECT 'slot ' || slot_name FROM pg_replication_slots WHERE database = current_database()",
+        "SELECT 'publication ' || pubname FROM pg_publication",
+        "SELECT 'trigger ' || tgname || tgrelid::text FROM pg_trigger WHERE NOT tgisinternal",
+        "SELECT 'function ' || proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace",
+        "SELECT 'identity ' || relname || relreplident::text FROM pg_class "
+        "WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'",
+    ),
+    "sqlite": ("SELECT type || ' ' || name FROM sqlite_master",),
+    "mysql": (
+        "SELECT concat('trigger ', trigger_name) FROM information_schema.triggers "
+        "WHERE trigger_schema = database()",
+        "SELECT concat('table ', table_name) FROM information_schema.tables "
+        "WHERE table_schema = database()",
+    ),
+}
+
+
+def tables_at(name: str) -> At:
+    """Games with rounds, which have moves."""
+    moves = tables(f"{name}_m", parent="round")
+    rounds = tables(f"{name}_r", parent="game", moves=moves)
+    return At("store", tables(name, key="id", rounds=rounds), RULES)
+
+
+class SqlApplication:
+    """One session of a plain driver, and what all layouts have in common."""
+
+    def __init__(self, url: str, collection: Collection) -> None:
+        self.engine = sa.create_engine(url, poolclass=sa.StaticPool)
+        self.dialect = self.engine.dialect.name
+        self.name = collection.at.collection
+        if self.dialect == "sqlite":
+            sa.event.listen(self.engine, "connect", _sqlite)
+            sa.event.listen(self.engine, "begin", lambda c: c.exec_driver_sql("BEGIN IMMEDIATE"))
+
+    def do(self, *statements: str) -> None:
+        """Some statements in one transaction."""
+        with self.engine.begin() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement.format(t=self.name))
+
+    @property
+    def upsert(self) -> str:
+        return _UPSERT.get(self.dialect, _UPSERT[""])
+
+    def left(self) -> set[str]:
+        with self.engine.connect() as connection:
+            return {
+                row[0] for query in LEFT[self.dialect] for row in connection.exec_driver_sql(query)
+            }
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextmanager
+    def _open(self, *statements: str) -> Iterator[None]:
+        with self.engine.begin() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement.format(t=self.name))
+            yield
+
+    def write(
+        self, name: str, before: Sequence[str], act: Sequence[str], touched: dict[str, bool],
+        whole: bool = False,
+    ) -> Write:  # fmt: skip
+        """A kind of write by its statements."""
+        return Write(name, lambda: self.do(*before), lambda: self.do(*act), touched, whole)
+
+
+class TablesApplication(SqlApplication):
+    """Writes games, rounds and moves."""
+
+    def make(self) -> None:
+        self.do(
+            "CREATE TABLE {t} (id varchar(50) PRIMARY KEY, v integer)",
+            "CREATE TABLE {t}_r (id integer PRIMARY KEY, game varchar(50), v integer, "
+            "FOREIGN KEY (game) REFERENCES {t} (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+            "CREATE TABLE {t}_m (id integer PRIMARY KEY, round integer, v integer, "
+            "FOREIGN KEY (round) REFERENCES {t}_r (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+        )
+
+    def put(self, key: str, number: int) -> None:
+        self.do(f"INSERT INTO {{t}} (id, v) VALUES ('{key}', {number}) {self.upsert}")
+
+    def fill(self, keys: Sequence[str]) -> None:
+        with self.engine.begin() as connection:
+            statement = sa.text(f"INSERT INTO {self.name} (id, v) VALUES (:id, 1)")
+            connection.execute(statement, [{"id": key} for key in keys])
+
+    def delete(self, key: str) -> None:
+        self.do(f"DELETE FROM {{t}} WHERE id = '{key}'")
+
+    def holding(self, key: str) -> AbstractContextManager[object]:
+        return self._open(f"INSERT INTO {{t}} (id, v) VALUES ('{key}', 1)")
+
+    def writes(self) -> Iterator[Write]:
+        write = self.write
+        clean = ("DELETE FROM {t}_m", "DELETE FROM {t}_r", "DELETE FROM {t}")
+        game = (*clean, "INSERT INTO {t} (id, v) VALUES ('a', 1), ('b', 1)")
+        rounds = (*game, "INSERT INTO {t}_r (id, game, v) VALUES (1, 'a', 1), (2, 'b', 1)")
+        moves = (*rounds, "INSERT INTO {t}_m (id, round, v) VALUES (11, 1, 1), (12, 2, 1)")
+        a, b = {"a": False}, {"a": False, "b": False}
+        yield write("insert", clean, ["INSERT INTO {t} (id, v) VALUES ('a', 1)"], a)
+        yield write("update", game, ["UPDATE {t} SET v = 2 WHERE id = 'a'"], a)
+        yield write(
+            "another key", game, ["UPDATE {t} SET id = 'c' WHERE id = 'a'"],
+            {"a": True, "c": False},
+        )  # fmt: skip
+        yield write("delete", game, ["DELETE FROM {t} WHERE id = 'a'"], {"a": True})
+        again = ["DELETE FROM {t} WHERE id = 'a'", "INSERT INTO {t} (id, v) VALUES ('a', 5)"]
+        yield write("delete and insert again", game, again, {"a": True})
+        yield write(
+            "insert and delete", clean,
+            ["INSERT INTO {t} (id, v) VALUES ('a', 5)", "DELETE FROM {t} WHERE id = 'a'"],
+            {"a": True},
+        )  # fmt: skip
+        child = "INSERT INTO {t}_r (id, game, v) VALUES (9, 'a', 1)"
+        yield write("insert a child", game, [child], a)
+        yield write("update a child", rounds, ["UPDATE {t}_r SET v = 2 WHERE id = 1"], a)
+        yield write("delete a child", rounds, ["DELETE FROM {t}_r WHERE id = 1"], a)
+        move = "UPDATE {t}_r SET game = 'b' WHERE id = 1"
+        yield write("move a child", rounds, [move], b)
+        yield write("move a child with its own", moves, [move], b)
+        orphan = "UPDATE {t}_r SET game = NULL WHERE id = 1"
+        yield write("orphan a child", rounds, [orphan], a)
+        grand = "INSERT INTO {t}_m (id, round, v) VALUES (19, 1, 1)"
+        yield write("insert a grandchild", rounds, [grand], a)
+        yield write("update a grandchild", moves, ["UPDATE {t}_m SET v = 2 WHERE id = 11"], a)
+        yield write("delete a grandchild", moves, ["DELETE FROM {t}_m WHERE id = 11"], a)
+        yield write("move a grandchild", moves, ["UPDATE {t}_m SET round = 2 WHERE id = 11"], b)
+        yield write(
+            "move a child, then write below it", moves,
+            [move, "UPDATE {t}_m SET v = 3 WHERE id = 11"], b,
+        )  # fmt: skip
+        yield write(
+            "all of an aggregate", clean,
+            ["INSERT INTO {t} (id, v) VALUES ('a', 1)", child,
+             "INSERT INTO {t}_m (id, round, v) VALUES (19, 9, 1)"], a,
+        )  # fmt: skip
+        yield write(
+            "delete all of an aggregate", moves,
+            ["DELETE FROM {t}_m WHERE round = 1", "DELETE FROM {t}_r WHERE game = 'a'",
+             "DELETE FROM {t} WHERE id = 'a'"], {"a": True},
+        )  # fmt: skip
+        yield write(
+            "delete and let cascade", moves, ["DELETE FROM {t} WHERE id = 'a'"], {"a": True}
+        )
+        yield write(
+            "another key and let cascade", moves, ["UPDATE {t} SET id = 'c' WHERE id = 'a'"],
+            {"a": True, "c": False},
+        )  # fmt: skip
+        yield write("delete a child and let cascade", moves, ["DELETE FROM {t}_r WHERE id = 1"], a)
+        yield write("many rows", moves, ["UPDATE {t} SET v = 3", "UPDATE {t}_m SET v = 3"], b)
+        yield from self._more(moves)
+
+    def _more(self, moves: tuple[str, ...]) -> Iterator[Write]:
+        """What is there on some systems alone."""
+        if self.dialect == "postgresql":
+            below = ["TRUNCATE {t}_m"]
+            yield self.write("truncate", moves, ["TRUNCATE {t} CASCADE"], {}, whole=True)
+            yield self.write("truncate below", moves, below, {}, whole=True)
+        if self.dialect == "sqlite":
+            other = "INSERT OR REPLACE INTO {t} (id, v) VALUES ('a', 7)"
+            yield self.write("replace", moves, [other], {"a": True})
+
+
+def _sqlite(connection: Any, _: object) -> None:
+    connection.isolation_level = None
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA busy_timeout = 20000")
+
+
+Make = Callable[[Path, Collection], SqlApplication]
