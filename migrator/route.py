@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar, cast
 
 from migrator.archive import Archive
 from migrator.errors import DoesNotFit
 from migrator.grouping import Gathered, gathered
+from migrator.holding import Tags
 from migrator.model.block import Aggregate, Block, cut, join, name
 from migrator.model.canonical import encode
 from migrator.model.evolution import AddDefault, ChangeId, Convert, Keep, ReKey
@@ -92,8 +94,26 @@ class Route:
             return str(id) if type(id) is Ref else self.name(id)  # a part that belongs nowhere
         return name(self.move.source_cls, id)
 
+    @cached_property
+    def tags(self) -> Tags:
+        """What the move says of values that would travel tagged."""
+        target = self.move.target
+        capabilities = self.target_store.capabilities.at(target.layout)
+        return Tags(self.move.tagged, self.target, capabilities)
+
     def expected(self, block: Block) -> list[Block]:
         """The blocks that the target must hold for a block of the source.
+
+        Raises as ``made``, and DoesNotFit for a value that may not travel tagged.
+        """
+        made = self.made(block)
+        if not self.tags.anywhere:
+            for new in made:
+                self.tags.check(new, block.id, self.source_name(block.id))
+        return made
+
+    def made(self, block: Block) -> list[Block]:
+        """The blocks that a block of the source becomes, whatever the target may hold.
 
         Raises CorruptBlock for entries that give no aggregate, DoesNotFit for a value that an
         evolution can't take.

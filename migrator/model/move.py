@@ -142,10 +142,11 @@ class Move:
     bare identifier, ``"Game:"`` for text that holds ``Game:id``. ``sensitive`` are paths whose
     values are never shown. ``oversize`` says what happens to a block that does not fit: refuse
     the run, set it aside in quarantine, or put it into the ``archive`` as it lies in the source.
-    ``archive`` also takes what an evolution leaves out and is told to keep.
-    ``identifier`` is the path that repeats the block key inside the aggregate, where there is
-    one. ``of`` is the class that the source holds, where that is another one: the games whose
-    rounds become aggregates of their own.
+    ``archive`` also takes what an evolution leaves out and is told to keep. ``tagged`` says
+    whether values that the target has no type for may travel tagged: anywhere, nowhere, or at
+    and below some paths. ``identifier`` is the path that repeats the block key inside the
+    aggregate, where there is one. ``of`` is the class that the source holds, where that is
+    another one: the games whose rounds become aggregates of their own.
     """
 
     cls: str
@@ -158,6 +159,7 @@ class Move:
     identifier: str | None = None
     of: str | None = None
     archive: At | None = None
+    tagged: Literal["accept", "refuse"] | Sequence[str] = "accept"
 
     @property
     def merges(self) -> MergeIn | None:

@@ -348,6 +348,11 @@ def parse_pattern(text: str) -> tuple[PatternStep, ...]:
     return _parse_pattern(text)
 
 
+def lies_below(pattern: Sequence[PatternStep], path: Sequence[PatternStep]) -> bool:
+    """Whether all that a path with ``[*]`` names lies at or below what a pattern matches."""
+    return len(path) >= len(pattern) and all(map(_covers, pattern, path))
+
+
 def general_path(path: str) -> str:
     """A path with its indexes as ``[*]``: the name of a kind of entry in plans."""
     return "".join(
@@ -368,6 +373,7 @@ __all__ = [
     "assemble",
     "format_path",
     "general_path",
+    "lies_below",
     "parse_pattern",
     "parse_rule",
     "pattern_matches",

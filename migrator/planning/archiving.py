@@ -7,13 +7,15 @@ from migrator.errors import DoesNotFit, Refused
 from migrator.model.block import Block
 from migrator.model.rules import CorruptBlock
 from migrator.planning.tally import Issues, Kinds, key_bytes
+from migrator.retry import Retry
 
 
 class Archiving:
     """Counts what goes into an archive; a block that can't be held there is an error."""
 
-    def __init__(self, archive: Archive, issues: Issues) -> None:
+    def __init__(self, archive: Archive, issues: Issues, retry: Retry) -> None:
         self._archive = archive
+        self._retry = retry
         self._issues = issues
         self._capabilities = archive.store.capabilities.at(archive.at.layout)
         self._kinds = Kinds(archive.collection, self._capabilities)
@@ -43,13 +45,14 @@ class Archiving:
             self.parts += 1
 
     def _holds(self, block: Block, name: str) -> bool:
-        refused = [r for path, value in block.entries.items() for r in self._refused(path, value)]
+        odd = [self._kinds.add(path, value)[1] for path, value in block.entries.items()]
+        refused = self._kinds.refusals(block) if any(odd) else []
         for path, kind in refused:
             self._tell(name, f"{kind} can't be held by {self._archive.at}", path)
         if refused:
             return False
         try:
-            size = self._archive.collection.size(block)
+            size = self._retry(self._archive.collection.size, block)
         except DoesNotFit as error:
             self._tell(name, error.what, error.path)
             return False
@@ -63,10 +66,6 @@ class Archiving:
                 return False
         self.bytes += size
         return True
-
-    def _refused(self, path: str, value: object) -> list[tuple[str, object]]:
-        _, refused = self._kinds.add(path, value)
-        return list(self._kinds.refusals(path, value)) if refused else []
 
     def _tell(self, name: str, why: str, path: str) -> None:
         text = f"the archive {self._archive.at} can't hold it: {why}"

@@ -16,11 +16,11 @@ from migrator.model.diff import differences, entry_changes, same_block
 from migrator.model.plan import BlockDiff, EntryLine, Severity, Sizes
 from migrator.model.rules import CorruptBlock, general_path
 from migrator.model.translate import key_agrees
-from migrator.model.value import Kind, Value, show
+from migrator.model.value import Value, show
 from migrator.planning.archiving import Archiving
 from migrator.planning.keys import Collisions, dangling
 from migrator.planning.tally import Issues, Kinds, Largest, key_bytes
-from migrator.ports import Capabilities, Collection
+from migrator.ports import Capabilities, Collection, How
 from migrator.retry import Retry
 from migrator.route import Route, extra_blocks, is_empty, pages
 
@@ -86,9 +86,10 @@ class Surveyor:
         self._shown = {"create": 0, "change": 0}
         self._capabilities = route.target_store.capabilities.at(route.move.target.layout)
         self._unfit = 0
-        self.found = Survey(kinds=Kinds(route.target, self._capabilities))
+        told = (How.REFUSED,) if route.tags.anywhere else (How.REFUSED, How.TAGGED)
+        self.found = Survey(kinds=Kinds(route.target, self._capabilities, told))
         if route.archive is not None:
-            self.found.archiving = Archiving(route.archive, self.found.issues)
+            self.found.archiving = Archiving(route.archive, self.found.issues, retry)
 
     def run(self) -> Survey:
         """Survey both sides. Raises Terminal where the source is not there."""
@@ -174,7 +175,7 @@ class Surveyor:
         """The target's blocks that can be written; findings for the others."""
         route, name = self.route, self.route.source_name(block.id)
         try:
-            expected = route.expected(block)
+            expected = route.made(block)
             self._check_identifier(block, name)
         except CorruptBlock as error:
             self._misfit("E102", f"is damaged: {error}", name, "")
@@ -214,21 +215,17 @@ class Surveyor:
         """Count kinds and sizes of a block; whether the target can hold it."""
         route, found = self.route, self.found
         assert found.kinds is not None
-        refused: list[tuple[str, Kind]] = []
-        nesting = 0
+        odd, nesting = False, 0
         for path, value in block.entries.items():
-            deep, unheld = found.kinds.add(path, value)
-            refused += unheld
+            deep, told = found.kinds.add(path, value)
+            odd = odd or told
             nesting = max(nesting, deep)
-        if refused:
-            refused = [r for p, x in block.entries.items() for r in found.kinds.refusals(p, x)]
-        for path, kind in refused:
-            self._misfit("E105", f"{kind} can't be held by {route.move.target}", name, path)
-        if refused:
+        if odd and not self._may_travel(block, name, found.kinds):
             return False  # the columns of tables would refuse the same again
         key = key_bytes(block.id)
         try:
-            size = route.target.size(block)
+            # Asked of the server, where what lies there says how the block would.
+            size = self.retry(route.target.size, block)
         except DoesNotFit as error:
             over = list(self._over(key=key, nesting=nesting))
             for code, text in over or [("E103", error.what)]:
@@ -241,6 +238,18 @@ class Surveyor:
         found.bytes += size
         found.entries += len(block.entries)
         return not over
+
+    def _may_travel(self, block: Block, name: str, kinds: Kinds) -> bool:
+        """Whether the target takes all kinds of a block, and none of them tagged against the
+        move's word."""
+        refused = [
+            ("E105", path, f"{kind} can't be held by {self.route.move.target}")
+            for path, kind in kinds.refusals(block)
+        ]
+        tagged = [("E120", path, why) for path, why in self.route.tags.unwanted(block)]
+        for code, path, text in refused + tagged:
+            self._misfit(code, text, name, path)
+        return not refused and not tagged
 
     def _over(self, *, block: int = 0, key: int, nesting: int = 0) -> Iterator[tuple[str, str]]:
         """Which limits are passed, each in words that are the same for all blocks.

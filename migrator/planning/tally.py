@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TypeAlias
 
+from migrator.holding import Holding, general
+from migrator.model.block import Block
 from migrator.model.path import child
 from migrator.model.plan import Finding, Severity, Sizes
-from migrator.model.rules import general_path
 from migrator.model.value import Kind, Record, Value, kind_of, show
 from migrator.ports import Capabilities, Collection, Held, How
 
@@ -77,7 +77,6 @@ class Issues:
 
 
 _Row: TypeAlias = tuple[Kind, Held]
-_general_path = lru_cache(maxsize=4096)(general_path)
 
 
 class _Node:
@@ -97,18 +96,23 @@ class _Node:
 class Kinds:
     """Counts the kinds of value at each path, as the target would hold them.
 
-    Also looks for what the target refuses and how deep a value nests, since each value is
-    visited here anyway: of all that planning does to a block this costs most.
+    Also looks for what is ``told`` (what the target refuses, at least) and how deep a value
+    nests, since each value is visited here anyway: of all that planning does to a block this
+    costs most.
     """
 
-    def __init__(self, target: Collection, capabilities: Capabilities) -> None:
+    def __init__(
+        self, target: Collection, capabilities: Capabilities, told: Sequence[How] = (How.REFUSED,)
+    ) -> None:
         self._needs_tag = target.needs_tag
         self._held = capabilities.kinds
-        self._never = {kind for kind, held in self._held.items() if held.how is How.REFUSED}
+        self._hows = frozenset(told)
+        self._odd = {kind for kind, held in self._held.items() if held.how in self._hows}
+        self.holding = Holding(target, capabilities.kinds)
         # Items of the other kinds can be counted together.
-        self._singly = self._never | {Kind.RECORD, Kind.LIST, Kind.SET}
+        self._singly = self._odd | {Kind.RECORD, Kind.LIST, Kind.SET}
         self._roots: dict[str, _Node] = {}
-        self._refused: list[tuple[str, Kind]] = []
+        self._any_odd = False
         self._nodes = 0
         self.longest_name = 0
         # Stands for all paths beyond MAX_PATHS: what is refused there is found all the same.
@@ -116,31 +120,23 @@ class Kinds:
         self._others.items = self._others
         self.overflow = False
 
-    def add(self, path: str, value: Value) -> tuple[int, list[tuple[str, Kind]]]:
-        """Count a value and what is in it: how deep it nests, and what the target refuses."""
-        general = _general_path(path)
-        root = self._roots.get(general)
+    def add(self, path: str, value: Value) -> tuple[int, bool]:
+        """Count a value and what is in it: how deep it nests, and whether some of it is told."""
+        at = general(path)
+        root = self._roots.get(at)
         if root is None:
             # An entry's path names an attribute or a column in some layouts.
             self.longest_name = max(self.longest_name, name_bytes(path))
             root = self._node()
             if root is not self._others:
-                self._roots[general] = root
-        self._refused = []
-        return self._walk(root, value, general), self._refused
+                self._roots[at] = root
+        self._any_odd = False
+        return self._walk(root, value), self._any_odd
 
-    def refusals(self, path: str, value: Value) -> Iterator[tuple[str, Kind]]:
-        """Where in a value the target refuses something; slow, for the few blocks that ask."""
-        kind = kind_of(value)
-        held = self._needs_tag(value)
-        if kind in self._never if held is None else held.how is How.REFUSED:
-            yield path, kind
-        if kind is Kind.RECORD:
-            for name, item in value.items():  # type: ignore[attr-defined]
-                yield from self.refusals(child(path, name), item)
-        elif kind is Kind.LIST or kind is Kind.SET:
-            for item in value:  # type: ignore[attr-defined]
-                yield from self.refusals(path + "[*]", item)
+    def refusals(self, block: Block) -> list[tuple[str, Kind]]:
+        """What of a block the target refuses, and where; slow, for the few blocks that ask."""
+        odd = (each for entry in block.entries.items() for each in self.holding.odd(*entry))
+        return [(path, kind) for path, kind, held in odd if held.how is How.REFUSED]
 
     def _node(self) -> _Node:
         if self._nodes >= MAX_PATHS:
@@ -149,26 +145,26 @@ class Kinds:
         self._nodes += 1
         return _Node()
 
-    def _walk(self, node: _Node, value: Value, path: str) -> int:
+    def _walk(self, node: _Node, value: Value) -> int:
         """Count a value; how deep containers nest in it."""
         kind = kind_of(value)
         counts = node.counts
         held = self._needs_tag(value)
         if held is None:
             counts[kind] = counts.get(kind, 0) + 1
-            if kind in self._never:
-                self._refused.append((path, kind))
+            if kind in self._odd:
+                self._any_odd = True
         else:
             counts[kind, held] = counts.get((kind, held), 0) + 1
-            if held.how is How.REFUSED:
-                self._refused.append((path, kind))
+            if held.how in self._hows:
+                self._any_odd = True
         if kind is Kind.RECORD:
-            return self._walk_record(node, value, path)  # type: ignore[arg-type]
+            return self._walk_record(node, value)  # type: ignore[arg-type]
         if kind is Kind.LIST or kind is Kind.SET:
-            return self._walk_items(node, value, path)  # type: ignore[arg-type]
+            return self._walk_items(node, value)  # type: ignore[arg-type]
         return 0
 
-    def _walk_items(self, node: _Node, value: Sequence[Value], path: str) -> int:
+    def _walk_items(self, node: _Node, value: Sequence[Value]) -> int:
         items = node.items
         if items is None:
             items = node.items = self._node()
@@ -182,9 +178,9 @@ class Kinds:
             items.counts[kind] = items.counts.get(kind, 0) + len(value)
             return 1
         walk = self._walk
-        return 1 + max([walk(items, item, path) for item in value], default=0)
+        return 1 + max([walk(items, item) for item in value], default=0)
 
-    def _walk_record(self, node: _Node, record: Record, path: str) -> int:
+    def _walk_record(self, node: _Node, record: Record) -> int:
         deepest = 0
         nodes = node.below
         for name, item in record.items():
@@ -194,7 +190,7 @@ class Kinds:
                 below = self._node()
                 if below is not self._others:
                     nodes[name] = below
-            deep = self._walk(below, item, path)
+            deep = self._walk(below, item)
             if deep > deepest:
                 deepest = deep
         return deepest + 1

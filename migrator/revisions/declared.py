@@ -10,7 +10,7 @@ from migrator.model.evolution import Evolution, MergeIn, Regrouping
 from migrator.model.evolution.regroup import divide
 from migrator.model.move import OVERSIZE, At, Layout, Move, Tables
 from migrator.model.path import parse_path
-from migrator.model.rules import parse_pattern
+from migrator.model.rules import Any_, parse_pattern
 
 _CLASS = re.compile(r"[^\s/:*\[\]\\]+")
 
@@ -132,6 +132,14 @@ def _check_texts(move: Move, refuse: Callable[..., Refused]) -> None:
             f"oversize is {move.oversize!r}",
             f"it is one of: {', '.join(OVERSIZE)}",
         )
+    if move.tagged not in ("accept", "refuse"):
+        if isinstance(move.tagged, str) or not isinstance(move.tagged, Collection):
+            raise refuse(
+                f"tagged is {move.tagged!r}",
+                'it is "accept", "refuse", or a list of the paths where tagged values may travel',
+            )
+        for path in move.tagged:
+            _check_pattern(path, "tagged", refuse)
     if move.identifier is not None:
         if not isinstance(move.identifier, str):
             raise refuse("identifier must be a path")
@@ -175,9 +183,12 @@ def _check_pattern(path: object, what: str, refuse: Callable[..., Refused]) -> N
     if not isinstance(path, str) or not path:
         raise refuse(f"{what}: {path!r} is no path")
     try:
-        parse_pattern(path)
+        deep = Any_.DEEP in parse_pattern(path)
     except ValueError as error:
         raise refuse(f"{what}: {path!r} is no path: {error}") from None
+    if deep:
+        above = path.removesuffix("**").removesuffix(".") or "*"
+        raise refuse(f"{what}: {path!r} is no path: ** can't stand in it", f"write {above!r}")
 
 
 def _check_evolve(move: Move, refuse: Callable[..., Refused]) -> None:
