@@ -278,6 +278,14 @@ class AsTarget(Protocol):
         """As ``findings``, for a plan that writes so many blocks and bytes here."""
 
 
+@runtime_checkable
+class Roomier(Protocol):
+    """A collection whose store has a layout for larger blocks; beside ``Collection``."""
+
+    def roomier(self) -> Layout:
+        """That layout, with what this one declares; its entries lie apart."""
+
+
 class Store(Protocol):
     """An open store."""
 

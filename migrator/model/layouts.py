@@ -5,10 +5,11 @@ What they take is data that the plan prints and the fingerprint hashes; the stor
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from migrator.model.move import Layout
+from migrator.model.move import At, Layout
 
 
 def cassandra_row(columns: str | Sequence[str] = ()) -> Layout:
@@ -214,3 +215,40 @@ def _dynamodb(
 
 def _names(given: str | Sequence[str]) -> list[str]:
     return [given] if isinstance(given, str) else list(given)
+
+
+_USUAL = {"sk": "{entry}", "keys": ["pk", "sk"], "billing": "on-demand"}
+
+
+def written(at: At) -> str:
+    """A location as a script writes it. Not for ``tables(...)``."""
+    parts = [_literal(at.store), _literal(at.collection)]
+    if at.representation:
+        parts.append(_literal(list(at.representation)))
+    if at.layout is not None:
+        parts.append(("" if at.representation else "layout=") + _call(at.layout))
+    return f"At({', '.join(parts)})"
+
+
+def _call(layout: Layout) -> str:
+    given = dict(layout.options)
+    if not given:
+        return _literal(layout.name)
+    if layout.name not in ("item", "item-collection"):
+        return f"Layout({_literal(layout.name)}, {_literal(given)})"
+    first = given.pop("key" if layout.name == "item" else "pk", None)
+    texts = [] if first is None else [_literal(first)]
+    told = {name: option for name, option in given.items() if option != _USUAL.get(name)}
+    texts += [f"{name}={_literal(option)}" for name, option in told.items()]
+    return f"{layout.name.replace('-', '_')}({', '.join(texts)})"
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, Mapping):
+        pairs = (f"{_literal(name)}: {_literal(item)}" for name, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_literal, value))}]"
+    return repr(value)

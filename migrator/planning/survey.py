@@ -18,6 +18,7 @@ from migrator.model.rules import CorruptBlock, general_path
 from migrator.model.translate import key_agrees
 from migrator.model.value import Value, show
 from migrator.planning.archiving import Archiving
+from migrator.planning.elsewhere import Elsewhere
 from migrator.planning.keys import Collisions, dangling
 from migrator.planning.tally import Issues, Kinds, Largest, key_bytes
 from migrator.ports import Capabilities, Collection, How
@@ -86,6 +87,7 @@ class Surveyor:
         self._shown = {"create": 0, "change": 0}
         self._capabilities = route.target_store.capabilities.at(route.move.target.layout)
         self._unfit = 0
+        self._elsewhere = Elsewhere(route)
         told = (How.REFUSED,) if route.tags.anywhere else (How.REFUSED, How.TAGGED)
         self.found = Survey(kinds=Kinds(route.target, self._capabilities, told))
         if route.archive is not None:
@@ -113,6 +115,8 @@ class Surveyor:
         elif not found.fresh:
             self._extra()
         self.collisions.close(self._folded(), found.issues)
+        if remedy := self._elsewhere.text():
+            found.issues.add("note", "N121", remedy)
         return found
 
     def _all(self) -> Iterator[list[Block]]:
@@ -230,11 +234,14 @@ class Surveyor:
             over = list(self._over(key=key, nesting=nesting))
             for code, text in over or [("E103", error.what)]:
                 self._misfit(code, text, name, error.path)
+            self._elsewhere.add(block)
             return False
         found.largest.add(name, size, key, nesting)
         over = list(self._over(block=size, key=key))
         for code, text in over:
             self._misfit(code, text, name, "")
+        if over:
+            self._elsewhere.add(block)
         found.bytes += size
         found.entries += len(block.entries)
         return not over

@@ -144,3 +144,47 @@ def test_reasons_that_differ_in_values_alone_are_one() -> None:
     found = issues.findings("Thing")
     assert [f.count for f in found] == [SAMPLE_SIZE, 1, 0, 0]
     assert found[0].text.startswith("0 characters are more")
+
+
+def rounds(count: int, size: int) -> Record:
+    return {"rounds": [{"n": n, "moves": "x" * size} for n in range(count)], "tags": ["a", "b"]}
+
+
+def test_the_plan_writes_the_line_that_takes_blocks_which_are_too_large(
+    tmp_path: Path, urls: Urls
+) -> None:
+    large = [(f"l{n}", {"id": f"l{n}"} | rounds(10 + n, 50_000)) for n in range(2)]
+    table = kit.fresh("limit")
+    target = f"At('there', {table!r}, layout=item('id', expires='ends'))"
+    plan = planned(tmp_path, urls, "dynalite", target, [*FINE, *large])
+    assert one(plan).text == "is over the limit of 409,600 bytes for a block"
+    (told,) = [f.text for f in plan.findings if f.code == "N121"]
+    assert told == (
+        f'of what does not fit, all 2 that were tried would as  target=At("there", "{table}", '
+        '["/Thing/*/rounds[*]", "/Thing/*"], item_collection("THING#{id}", expires="ends"))'
+    )
+    # The same project, with the line in the place of its target.
+    stores = {"emb": urls(None, "embedded"), "there": urls("dynalite", "there")}
+    shop = Shop(tmp_path, stores)
+    shop.script(f"move = Move('Thing', source=At('emb', 't'), {told.partition('  ')[2]})")
+    (found,) = kit.carry(shop, "0001")
+    assert found.equal == len(FINE) + 2
+
+
+def test_no_line_is_written_where_one_block_fits_in_no_way(tmp_path: Path, urls: Urls) -> None:
+    things = [("list", rounds(10, 50_000)), ("text", {"v": "x" * 500_000})]
+    plan = planned(tmp_path, urls, "dynalite", f"At('there', {kit.fresh('limit')!r})", things)
+    assert one(plan).count == 2
+    assert [f.text for f in plan.findings if f.code == "N121"] == []
+
+
+def test_a_list_that_is_too_large_for_one_entry_is_to_be_cut(tmp_path: Path, urls: Urls) -> None:
+    table = kit.fresh("limit")
+    target = f"At('there', {table!r}, layout=item_collection('T#{{id}}'))"
+    plan = planned(tmp_path, urls, "dynalite", target, [*FINE, ("l", rounds(9, 60_000))])
+    assert one(plan).code == "E103"
+    (told,) = [f.text for f in plan.findings if f.code == "N121"]
+    assert told == (
+        f'of what does not fit, it would as  target=At("there", "{table}", '
+        '["/Thing/*/rounds[*]", "/Thing/*"], item_collection("T#{id}"))'
+    )

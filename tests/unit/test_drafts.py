@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import Failed, Refused
+from migrator.model.layouts import item, item_collection, written
 from migrator.model.move import At, Layout, Move, tables
 from migrator.model.shape import ForeignKey, TableShape
 from migrator.revisions import FromSql, NewScript, load, new
@@ -381,3 +382,23 @@ def test_drafts_are_formatted_as_ruff_would(folder: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout == ""
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'At("d", "games")',
+        'At("d", "games", ["/Game/*/rounds[*]", "/Game/*"])',
+        'At("d", "games", layout="flat")',
+        'At("d", "games", ["/Game/*"], Layout("document", {"expires": "ends", "x": [1, true]}))',
+        'At("d", "t", layout=item("id:N", expires="a \\"b\\"", read_units=5))',
+        'At("d", "t", layout=item_collection("G#{id}"))',
+        'At("d", "t", ["/Game/*"], item_collection("G#{id}", sk="{n:05}#{entry}", '
+        'entries={"": "G"}, keys=["p", "s"], indexes=[{"name": "one", "hash": "h", '
+        '"local": true, "project": "all"}]))',
+    ],
+)
+def test_a_location_is_written_as_it_was_declared(text: str) -> None:
+    text = text.replace("true", "True")
+    words = {"At": At, "Layout": Layout, "item": item, "item_collection": item_collection}
+    assert written(eval(text, words)) == text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from migrator.model.block import Address, Block, Patch
-from migrator.model.move import At
+from migrator.model.move import At, Layout
 from migrator.model.path import escape, parse_path
 from migrator.model.rules import Entries
 from migrator.model.value import Value
@@ -13,7 +13,7 @@ from migrator.ports import Held, Json, Observer, Page, Statistics
 from migrator.stores.dynamodb import facts, findings, keys, sizes
 from migrator.stores.dynamodb.codec import Item, Unreadable
 from migrator.stores.dynamodb.item import ItemShape
-from migrator.stores.dynamodb.options import REST, SIDE, Options
+from migrator.stores.dynamodb.options import GATHERED, REST, SIDE, Options
 from migrator.stores.dynamodb.patching import Patcher
 from migrator.stores.dynamodb.ranges import after, segments, unreadable
 from migrator.stores.dynamodb.table import Table, put, remove
@@ -157,6 +157,12 @@ class ItemCollection:
 
     def size(self, block: Block) -> int:
         return sizes.item_size(self._shape.item(block))
+
+    def roomier(self) -> Layout:
+        given = dict(self.at.layout.options) if self.at.layout is not None else {}
+        given.pop("key", None)
+        name = self.cls.upper().replace("{", "{{").replace("}", "}}")
+        return Layout(GATHERED, {"pk": f"{name}#{{id}}", **given})
 
     def needs_tag(self, value: Value) -> Held | None:
         return facts.needs_tag(value)
