@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from migrator.errors import DoesNotFit
-from migrator.model.block import Aggregate, Block, cut, join
+from migrator.exchange import Change, Exchanging, made_of
+from migrator.model.block import Aggregate, Block, Patch, cut, join
 from migrator.model.path import child
 from migrator.model.references import DeclaredReferences
 from migrator.model.rules import Entries, Representation, general_path
@@ -87,6 +88,15 @@ class _Collection(_Observer):
 
     def write(self, blocks: Sequence[Block]) -> int:
         return self._inner.write([self._bare(block) for block in blocks])
+
+    def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        inner = self._inner
+        assert isinstance(inner, Exchanging)
+        if isinstance(change, Patch):
+            change = made_of(held or Block(id, {}), change)  # references are told by the whole
+        return inner.exchange(
+            id, held and self._bare(held), change if change is None else self._bare(change)
+        )
 
     def _bare(self, block: Block) -> Block:
         """The block as columns hold it. Raises DoesNotFit for a reference nobody declared."""

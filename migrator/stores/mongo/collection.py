@@ -12,6 +12,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.errors import CollectionInvalid
 
 from migrator.errors import Refused
+from migrator.exchange import Change
 from migrator.journal import Journal
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode as canonical
@@ -201,6 +202,11 @@ class MongoCollection:
 
     def patch(self, patches: Sequence[Patch]) -> None:
         self._patcher.patch(patches)
+
+    def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        if held is None:
+            return self._writer.insert(change) if isinstance(change, Block) else change is None
+        return self._patcher.exchange(id, held, change)
 
     def delete(self, addresses: Sequence[Address]) -> None:
         self._writer.delete([keys.key_of(address.id) for address in addresses])

@@ -16,9 +16,10 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import UpdateOne
 
 from migrator.errors import Terminal, Transient
+from migrator.exchange import Change, is_still, made_of
 from migrator.model.block import Block, Patch
 from migrator.model.path import parse_path
-from migrator.model.value import Record, show
+from migrator.model.value import Record, Value, show
 from migrator.stores.mongo import codec, keys, wire
 from migrator.stores.mongo.edge import edge
 from migrator.stores.mongo.keys import Key
@@ -143,26 +144,46 @@ class Patcher:
                     hint="put the whole block instead",
                 )
             try:
-                new = self._shape.encode(_patched(self._shape.decode(found[0]), patch))
+                new = self._shape.encode(made_of(self._shape.decode(found[0]), patch))
             except wire.Damaged as error:
                 raise keys.unreadable(patch.id, error, self._where) from None
             if new.raw == found[0] or self._swap(wire.id_of(found[0]), found[0], new.raw):
                 return
         raise Transient(f"{show(patch.id)}: others keep writing it", where=self._where)
 
-    def _swap(self, key: Key, old: bytes, new: bytes) -> bool:
-        """Replace a document that is still the one that was read.
+    def exchange(self, id: Value, held: Block, change: Change) -> bool:
+        """Change a document if it holds this block; False where it does not, or is not there."""
+        found = self._pager.read([keys.key_of(id)])
+        try:
+            block = self._shape.decode(found[0]) if found else None
+        except wire.Damaged as error:
+            raise keys.unreadable(id, error, self._where) from None
+        if block is None or not is_still(block, held):
+            return False
+        key = wire.id_of(found[0])
+        if change is None:
+            with edge(self._where, writing=True):
+                return self._collection.delete_one(_as_read(key, found[0])).deleted_count == 1
+        new = self._shape.encode(made_of(block, change)).raw
+        return new == found[0] or self._swap(key, found[0], new)
 
-        The server's own equality of documents is used, which sees order of fields but takes
-        1 and 1.0 for equal.
-        """
-        literal = wire.document(wire.element(0x03, b"$literal", old))
-        both = wire.document(wire.write_element("0", "$$ROOT"), wire.element(0x03, b"1", literal))
-        equal = wire.document(wire.element(0x04, b"$eq", both))
-        filter_ = wrap(_by_key(key), wire.element(0x03, b"$expr", equal))
+    def _swap(self, key: Key, old: bytes, new: bytes) -> bool:
+        """Replace a document that is still the one that was read."""
         with edge(self._where, writing=True):
-            done = self._collection.replace_one(filter_, RawBSONDocument(new))
+            done = self._collection.replace_one(_as_read(key, old), RawBSONDocument(new))
         return done.matched_count == 1
+
+
+def _as_read(key: Key, old: bytes) -> RawBSONDocument:
+    """A filter for a document that is still the one that was read.
+
+    The server's own equality of documents is used, which sees order of fields but takes 1 and
+    1.0 for equal.
+    """
+    literal = wire.document(wire.element(0x03, b"$literal", old))
+    both = wire.document(wire.write_element("0", "$$ROOT"), wire.element(0x03, b"1", literal))
+    equal = wire.document(wire.element(0x04, b"$eq", both))
+    return wrap(_by_key(key), wire.element(0x03, b"$expr", equal))
 
 
 def _by_key(key: Key) -> bytes:
@@ -181,8 +202,3 @@ def _top(path: str) -> str:
 def _addressable(name: str) -> bool:
     """Whether a name can stand in an update's path as it is."""
     return bool(name) and name[0] != "$" and "." not in name and "\0" not in name
-
-
-def _patched(block: Block, patch: Patch) -> Block:
-    entries = {path: x for path, x in block.entries.items() if path not in patch.unset}
-    return Block(block.id, entries | patch.set, block.expires)

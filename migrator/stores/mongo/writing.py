@@ -48,6 +48,10 @@ class Writer:
             self._insert_first = self._replace(batch) * 2 > len(batch)
         return sum(len(stored.raw) for stored, _ in batch)
 
+    def insert(self, block: Block) -> bool:
+        """Insert one document; False where its key is taken."""
+        return not self._insert([(self._shape.encode(block), block.id)])
+
     def _insert(self, batch: list[tuple[Stored, Value]]) -> list[tuple[Stored, Value]]:
         """Insert the documents; those whose key is there already."""
         try:

@@ -11,14 +11,17 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from migrator.errors import DoesNotFit, Terminal
+from migrator.exchange import Change, is_still
 from migrator.model import json_text as codec
 from migrator.model.block import Address, Block, Patch, name
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Int64, Value
-from migrator.ports import Held, How, Json, Statistics
+from migrator.ports import Held, How, Json, Page, Statistics
 from migrator.stores.sql.entries_read import CHUNK, EntriesReader
 from migrator.stores.sql.entries_schema import LARGEST, bounds
+from migrator.stores.sql.errors import is_unique
+from migrator.stores.sql.live import EntriesLive
 
 if TYPE_CHECKING:
     from migrator.stores.sql.store import SqlStore
@@ -30,7 +33,7 @@ _COLUMNS = ("block", "entry", "value", "tags")
 Row = dict[str, Any]
 
 
-class EntriesCollection(EntriesReader):
+class EntriesCollection(EntriesReader, EntriesLive):
     """A collection of entries in a relational store."""
 
     def __init__(self, store: SqlStore, cls: str, at: At) -> None:
@@ -180,6 +183,49 @@ class EntriesCollection(EntriesReader):
             )
         if rows:
             connection.execute(self._put_entries, rows)
+
+    def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        column = self.column(id)
+        with self.database.writing(self.where) as connection:
+            if not is_still(self._locked(connection, id), held):
+                return False
+            if change is None:
+                for table in (self.tables.blocks, self.tables.entries):
+                    self._delete(connection, table, [column])
+            elif isinstance(change, Patch):
+                self._patch(connection, change, self._rows(id, change.set))
+            else:
+                head = {"block": column, "expires": change.expires}
+                if held is None and not self._is_first(connection, head):
+                    return False
+                rows = self._rows(id, change.entries)
+                connection.execute(self._put_blocks, [head])
+                self._delete(connection, self.tables.entries, [column])
+                self._insert(connection, rows)
+        return True
+
+    def _locked(self, connection: Connection, id: Value) -> Block | None:
+        """The block as it is now, its row held until the end of the transaction."""
+        blocks, column = self.tables.blocks.c, self.column(id)
+        heads = connection.execute(
+            sa.select(blocks.block, blocks.expires).where(blocks.block == column).with_for_update()
+        ).all()
+        page = Page([], None)
+        self._gather(connection, heads, self.tables.entries.c.block == column, page)
+        for damaged, reason in page.damaged:
+            raise self._unreadable(damaged, reason)
+        return page.blocks[0] if page.blocks else None
+
+    def _is_first(self, connection: Connection, head: Row) -> bool:
+        """Take a key that nobody has; False where somebody was faster."""
+        try:
+            with connection.begin_nested():
+                connection.execute(sa.insert(self.tables.blocks), [head])
+        except sa.exc.IntegrityError as error:
+            if not is_unique(error):
+                raise
+            return False
+        return True
 
     def delete(self, addresses: Sequence[Address]) -> None:
         columns = sorted({self.column(address.id) for address in addresses})

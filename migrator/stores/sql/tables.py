@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.errors import Refused, Terminal
+from migrator.exchange import Change
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode
 from migrator.model.move import At, Tables
@@ -314,6 +315,10 @@ class TablesCollection(TablesReading, Live):
     def patch(self, patches: Sequence[Patch]) -> None:
         """Set and remove entries, each patch atomically. Raises Terminal for no block."""
         self.writer.patch(patches)
+
+    def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        """Change an aggregate that is still as it was read."""
+        return self.writer.exchange(id, held, change)
 
     def delete(self, addresses: Sequence[Address]) -> None:
         """Remove aggregates with all their rows."""

@@ -20,15 +20,20 @@ _MANY = 100
 _GIVEN = "migrator_given"
 
 
-def upsert(connection: Connection, dialect: Dialect, node: Node, rows: list[Written]) -> None:
-    """Insert rows, or change those with the same key, on PostgreSQL and SQLite."""
+def upsert(
+    connection: Connection, dialect: Dialect, node: Node, rows: list[Written], *, new: bool = False
+) -> None:
+    """Insert rows, or change those with the same key, on PostgreSQL and SQLite.
+
+    ``new``: one that is there already is an error.
+    """
     if not rows:
         return
     columns = _written(node)
     names = ", ".join(_quote(connection, codec.name) for codec in columns)
     table = _table(connection, node)
     places = node.places(tuple(codec.name for codec in columns))
-    tail = _on_conflict(connection, node, columns)
+    tail = "" if new else _on_conflict(connection, node, columns)
     if dialect == "sqlite":
         marks = ", ".join("?" for _ in columns)
         # ABORT overrides a REPLACE or IGNORE that the table itself may declare.

@@ -17,10 +17,11 @@ from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
 from migrator.errors import DoesNotFit, MigratorError, Terminal
+from migrator.exchange import Change, is_still, made_of
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode, equal
 from migrator.model.rules import assemble
-from migrator.model.value import show
+from migrator.model.value import Value, show
 from migrator.stores.sql.errors import is_unique
 from migrator.stores.sql.keys import among, bind
 from migrator.stores.sql.rows import Found
@@ -185,15 +186,18 @@ class Writer:
     def delete(self, addresses: Sequence[Address]) -> None:
         """Remove whole aggregates; those that are not there are no error."""
         with self._transaction() as connection:
-            held = self._held(connection, [address.id for address in addresses])
-            for node in reversed(list(self.root.walk())):
-                self._delete(connection, node, [found.values for found in held[node]])
+            self._remove(connection, [address.id for address in addresses])
+
+    def _remove(self, connection: Connection, ids: Sequence[Value]) -> None:
+        held = self._held(connection, ids)
+        for node in reversed(list(self.root.walk())):
+            self._delete(connection, node, [found.values for found in held[node]])
 
     def patch(self, patches: Sequence[Patch]) -> None:
         """Set and remove entries, each patch in a transaction that holds the root's row."""
         for patch in patches:
             with self._transaction() as connection:
-                self._lock(connection, patch)
+                self._lock(connection, patch.id)
                 (block,) = self.collection.read_on(connection, [patch.id])
                 if block is None:
                     raise Terminal(f"there is no block {show(patch.id)} to patch", where=self.where)
@@ -201,8 +205,46 @@ class Writer:
                 changed = Block(patch.id, {**entries, **patch.set})
                 self._put(connection, unfold(self.root, [changed], self.where), [changed])
 
-    def _lock(self, connection: Connection, patch: Patch) -> None:
-        key = self.collection.encoded_key(patch.id)
+    def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        """Change an aggregate that is still as it was read, in one transaction."""
+        blocks: list[Block] = []
+        try:
+            with self._transaction() as connection:
+                self._lock(connection, id)
+                (found,) = self.collection.read_on(connection, [id])
+                if not is_still(found, held):
+                    return False
+                if change is None:
+                    self._remove(connection, [id])
+                    return True
+                blocks = [made_of(found or Block(id, {}), change)]
+                unfolded = unfold(self.root, blocks, self.where)
+                if found is None and not self._is_first(connection, unfolded):
+                    return False
+                self._put(connection, unfolded, blocks)
+        except DoesNotFit as error:
+            raise self._blamed(error, blocks) from error
+        return True
+
+    def _is_first(self, connection: Connection, unfolded: Unfolded) -> bool:
+        """Take a key that nobody has; False where somebody was faster."""
+        rows = unfolded.rows[self.root]
+        try:
+            with connection.begin_nested():
+                if self.dialect == "mysql":
+                    insert(connection, self.root, rows)
+                else:
+                    upsert(connection, self.dialect, self.root, rows, new=True)
+        except exc.IntegrityError as error:
+            if not is_unique(error):
+                raise
+            if self._there(connection, self.root, rows):
+                return False
+            raise _Clash(self.root, rows) from error
+        return True
+
+    def _lock(self, connection: Connection, id: Value) -> None:
+        key = self.collection.encoded_key(id)
         if key is None or self.dialect == "sqlite":  # its transaction holds the whole file
             return
         codecs = self.root.codecs_of(self.root.key)

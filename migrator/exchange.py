@@ -1,0 +1,42 @@
+"""What a gateway needs of a store beyond ``Collection``: to change a block that is as it was read.
+
+``exchange`` compares by content and not by a version of its own, so it also sees writes that went
+past the gateway.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from migrator.model.block import Block, Patch
+from migrator.model.diff import same_block
+from migrator.model.value import Value
+
+Change: TypeAlias = Block | Patch | None
+"""A whole block, single entries, or None for its removal."""
+
+
+def is_still(found: Block | None, held: Block | None) -> bool:
+    """Whether what lies there is what was read."""
+    if found is None or held is None:
+        return found is held
+    return same_block(found, held)
+
+
+def made_of(found: Block, change: Block | Patch) -> Block:
+    """The block that a change makes of what lies there."""
+    if isinstance(change, Block):
+        return change
+    entries = {path: x for path, x in found.entries.items() if path not in change.unset}
+    return Block(found.id, entries | change.set, found.expires, found.place)
+
+
+@runtime_checkable
+class Exchanging(Protocol):
+    """A collection that changes blocks on condition; beside ``Collection``."""
+
+    def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        """Change a block if it still is ``held`` (None: there is none), in one atomic step.
+
+        False where it is not, with nothing written. Raises as ``write`` and ``patch`` do.
+        """

@@ -1,0 +1,13 @@
+"""What an application imports: reads and writes of aggregates that follow a move.
+
+games = Gateway.open("Game")
+game = games.get("2345")
+games.append("2345", "rounds", {"moves": ["q4"]})
+games.update("2345", {"secondPlayer": Ref("Player", "ann")}, expected=game.version)
+"""
+
+from migrator.gateway.errors import Behind, Conflict, Stopped
+from migrator.gateway.follower import Terms
+from migrator.gateway.gateway import ANY, Expected, Found, Gateway
+
+__all__ = ["ANY", "Behind", "Conflict", "Expected", "Found", "Gateway", "Stopped", "Terms"]

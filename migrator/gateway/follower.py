@@ -1,0 +1,270 @@
+"""Following the run of a class by a lease that a thread renews.
+
+A write asks for a permit, which costs no request: it is there while the lease runs and no fence is
+up. A thread renews the lease and looks at the run, seldom in quiet phases and every few
+milliseconds once a swap is armed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import structlog
+
+from migrator.errors import MigratorError, Refused
+from migrator.gateway.errors import Stopped
+from migrator.model.phase import Phase
+from migrator.state.gateways import SHORT, Gateways, Standing
+from migrator.state.lease import boot_clock
+
+log = structlog.get_logger("migrator.gateway")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Seconds: of a lease in quiet phases, between looks once armed, for which a write waits at
+    most, and for which a request lives on at most whose answer never came."""
+
+    lease: float = 15.0
+    look: float = 0.01
+    bound: float = 5.0
+    request_life: float = 61.0
+
+
+class Moved(Exception):
+    """The run was moved under a write that had not been sent: it begins anew."""
+
+
+class Follower:
+    """One gateway's lease, and what it has seen of its run. For one process."""
+
+    def __init__(
+        self,
+        gateways: Gateways,
+        cls: str,
+        terms: Terms,
+        clock: Callable[[], float] = boot_clock,
+    ) -> None:
+        self._gateways = gateways
+        self._cls = cls
+        self.terms = terms
+        self._clock = clock
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        # One look at a time: an older one must not be acted on after a newer one.
+        self._looking = threading.RLock()
+        self._closed = False
+        self._instance = ""
+        self._until = 0.0
+        self._granted = terms.lease
+        self._flying = 0
+        self._unknown_until = 0.0
+        self._acknowledged: tuple[str, int] | None = None
+        self._why = "it has not been granted yet"
+        self.standing = Standing()
+        self._enter()
+        self._thread = threading.Thread(target=self._follow, name="gateway", daemon=True)
+        self._thread.start()
+
+    @property
+    def instance(self) -> str:
+        """The name of this gateway's lease."""
+        return self._instance
+
+    def close(self) -> None:
+        """Give the lease back, once nothing is in flight any more."""
+        if os.getpid() != self._pid:
+            return
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._flying, self.terms.bound)
+            # One whose outcome is unknown may live on: then the lease has to run out by itself.
+            leave = not self._flying and self._clock() >= self._unknown_until
+            self._until = 0.0
+        if leave:
+            with suppress(MigratorError):
+                self._gateways.leave([self._instance])
+
+    # ------------------------------------------------------------------ permits
+
+    @contextmanager
+    def writing(self, until: float) -> Iterator[Standing]:
+        """A permit for one write, which waits for it until a moment of ``time.monotonic``.
+
+        Raises Stopped where there was none in time. Nothing was written then.
+        """
+        with self._changed:
+            while not self._may():
+                left = until - time.monotonic()
+                if left <= 0 or self._closed:
+                    raise self._stopped()
+                self._changed.wait(left)
+            self._flying += 1
+            standing = self.standing
+        try:
+            yield standing
+        finally:
+            with self._changed:
+                self._flying -= 1
+                if self.standing.stopped or self._closed:
+                    self._changed.notify_all()
+
+    def doubt(self) -> None:
+        """A request's outcome is unknown: it may live on, also behind its repetition (R6)."""
+        with self._changed:
+            self._unknown_until = self._clock() + self.terms.request_life
+
+    def look(self, standing: Standing) -> bool:
+        """Look at the run now; whether it is no longer as a write was begun under."""
+        self._look()
+        return self.standing != standing
+
+    def check(self, standing: Standing) -> None:
+        """Raise Moved where a write that was begun may send nothing more."""
+        if self.standing is not standing or not self._may():
+            raise Moved
+
+    def _may(self) -> bool:
+        return (
+            not self.standing.stopped
+            and not _at_rest(self.standing)
+            and self._clock() < self._until
+            and os.getpid() == self._pid
+            and not self._closed
+        )
+
+    def _stopped(self) -> MigratorError:
+        where = self._cls
+        if self._closed or os.getpid() != self._pid:
+            return Refused("the gateway is closed", where=where, hint="open a new one")
+        found = self.standing
+        if found.stopped:
+            return Stopped(
+                f"writes are stopped for longer than {self.terms.bound:g} s, while the sides of "
+                f"revision {found.revision} are swapped; nothing was written",
+                where=where,
+                hint=f"try again; if it goes on:  migrator status {found.revision}",
+            )
+        if _at_rest(found):
+            return Stopped(
+                f"revision {found.revision} moves it at rest; nothing was written",
+                where=where,
+                hint=f"write again once it is cut over, or plan it live:  "
+                f"migrator plan {found.revision} --live",
+            )
+        return Stopped(
+            f"the lease of this gateway ran out: {self._why}; nothing was written",
+            where=where,
+            hint="see that the control database can be reached, and try again",
+        )
+
+    # ------------------------------------------------------------------ the thread
+
+    def _enter(self) -> None:
+        """A lease of a new name; what came of the old one is the owner's to judge."""
+        instance, asked = uuid.uuid4().hex, self._clock()
+        self._gateways.enter(instance, self._cls, self.terms.lease)
+        self._instance, self._acknowledged = instance, None
+        self._look()
+        self._gateways.saw(instance, self.standing)
+        self._grant(asked, self._seconds())
+
+    def _grant(self, asked: float, seconds: float) -> None:
+        with self._changed:
+            self._until, self._granted = asked + seconds, seconds
+            self._changed.notify_all()
+
+    def _seconds(self) -> float:
+        return SHORT if self.standing.fence else self.terms.lease
+
+    def _follow(self) -> None:
+        renewed = self._clock()
+        while not self._closed:
+            try:
+                if self._clock() >= renewed + self._granted / 5:
+                    renewed = self._clock()
+                    self._renew(renewed)
+                else:
+                    self._look()
+                self._acknowledge()
+            except MigratorError as error:
+                self._why = f"it could not be renewed ({error.what})"
+                log.warning("lease not renewed", cls=self._cls, error=error.what)
+            except Exception as error:  # a thread that died would stop all writes without a word
+                self._why = f"it could not be renewed ({error})"
+                log.exception("lease not renewed", cls=self._cls)
+            self._pause(renewed)
+
+    def _pause(self, renewed: float) -> None:
+        """Until the next look; at once where what is in flight has ended under the fence."""
+        with self._changed:
+            if self._closed:
+                return
+            if self.standing.fence:
+                seconds = self.terms.look
+            else:
+                seconds = renewed + self._granted / 5 - self._clock()
+            if self.standing.stopped and self._flying:
+                self._changed.wait_for(lambda: not self._flying or self._closed, seconds)
+            elif seconds > 0:
+                self._changed.wait_for(lambda: self._closed, seconds)
+
+    def _renew(self, asked: float) -> None:
+        seconds = self._seconds()
+        if not self._gateways.renew(self._instance, seconds):
+            # An owner saw it run out, or the control database was made anew.
+            with self._changed:
+                self._until = 0.0
+            self._enter()
+            return
+        self._look()
+        self._grant(asked, min(seconds, self._seconds()))
+
+    def _look(self) -> None:
+        with self._looking:
+            self._see(self._gateways.standing(self._cls))
+
+    def _see(self, found: Standing) -> None:
+        """Act by what was found, then say so: never the other way round."""
+        if found == self.standing:
+            return
+        shorter = bool(found.fence) and not self.standing.fence
+        with self._changed:
+            self.standing = found
+            if shorter:
+                self._until = min(self._until, self._clock() + SHORT)
+                self._granted = SHORT
+            self._changed.notify_all()
+        log.info("gateway sees", cls=self._cls, run=found.run, phase=found.phase.value,
+                 primary=found.primary, fence=found.fence)  # fmt: skip
+        if shorter:
+            asked = self._clock()
+            if self._gateways.renew(self._instance, SHORT):
+                self._grant(asked, SHORT)
+        self._gateways.saw(self._instance, found)
+
+    def _acknowledge(self) -> None:
+        found = self.standing
+        if found.fence != "raised" or self._acknowledged == (found.run, found.attempt):
+            return
+        with self._changed:
+            if self._flying or self._clock() < self._unknown_until:
+                return
+        # No permit is given while the standing says that writes are stopped.
+        if self._gateways.acknowledge(self._instance, found):
+            self._acknowledged = found.run, found.attempt
+
+
+def _at_rest(found: Standing) -> bool:
+    """Whether a move at rest is under way: what is written now might not be copied."""
+    begun = Phase.PREPARED.rank <= found.phase.rank < Phase.CUT_OVER.rank
+    return bool(found.run) and not found.live and begun

@@ -1,0 +1,419 @@
+"""The gateway: reads and writes of one class that follow its move."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Final, TypeAlias, TypeVar
+
+from migrator.errors import Failed, Refused, Terminal, Transient
+from migrator.exchange import Change, Exchanging
+from migrator.gateway import changes
+from migrator.gateway.errors import Behind, Conflict
+from migrator.gateway.follower import Moved, Terms
+from migrator.gateway.opened import Opened, Sides
+from migrator.model.block import Address, Aggregate, Block, cut, join, name
+from migrator.model.diff import same_block
+from migrator.model.path import lookup, parse_path
+from migrator.model.rules import CorruptBlock
+from migrator.model.value import Record, Value
+from migrator.retry import Retry
+
+T = TypeVar("T")
+
+
+class _Any(Enum):
+    ANY = 0
+
+
+ANY: Final = _Any.ANY
+Expected: TypeAlias = str | _Any | None
+"""The version that must be there; None for no aggregate at all, ANY for whatever there is."""
+
+_TRIES = 50
+
+
+@dataclass(frozen=True)
+class Found:
+    """An aggregate as it was read or written. ``expires``: milliseconds since 1970, or None."""
+
+    id: Value
+    value: Record = field(repr=False)
+    expires: int | None = None
+
+    @cached_property
+    def version(self) -> str:
+        """What ``expected`` takes: a digest of the content, the same on both sides of a move."""
+        return changes.version(Aggregate(self.id, self.value, self.expires))
+
+
+class Gateway:
+    """Aggregates of one class, on whichever side of its move is the primary.
+
+    It may be used from several threads; a forked child takes a lease and connections of its own.
+    Writes wait while the sides are swapped, and raise ``Stopped`` where that takes too long.
+    """
+
+    def __init__(self, opened: Opened, reopen: Callable[[], Opened]) -> None:
+        self._opened = opened
+        self._reopen = reopen
+        self._opening = threading.Lock()
+        self._closed = False
+        _gateways.add(self)
+
+    @classmethod
+    def open(
+        cls,
+        of: str,
+        config: str | Path | None = None,
+        env: str | None = None,
+        *,
+        revision: str | None = None,
+        terms: Terms | None = None,
+    ) -> Gateway:
+        """Follow a class. ``config`` is ``migrator.toml``, by default the nearest one above.
+
+        Raises Refused where no revision moves the class, or where its move changes keys.
+        """
+
+        def open_() -> Opened:
+            return Opened(of, config, env, revision, terms or Terms())
+
+        return cls(open_(), open_)
+
+    def close(self) -> None:
+        """Give the lease and all connections back."""
+        self._closed = True
+        if self._opened.pid == os.getpid():
+            self._opened.close()
+
+    def __enter__(self) -> Gateway:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def _here(self) -> Opened:
+        opened = self._opened
+        if opened.pid == os.getpid() and not self._closed:
+            return opened
+        if self._closed:
+            raise Refused("the gateway is closed", where=opened.cls, hint="open a new one")
+        with self._opening:
+            if self._opened.pid != os.getpid():
+                self._opened = self._reopen()
+            return self._opened
+
+    # ------------------------------------------------------------------ reading
+
+    def get(self, id: Value) -> Found | None:
+        """The aggregate of a key, None where there is none."""
+        here = self._here
+        return _found(here, self._read(here, here.sides(here.follower.standing), id))
+
+    def get_entries(self, id: Value, paths: Sequence[str]) -> dict[str, Value] | None:
+        """What lies at some access paths, as far as it is there; None where there is no aggregate.
+
+        Only the entries that hold it are read, where the representation tells which.
+        """
+        here = self._here
+        sides, where = here.sides(here.follower.standing), name(here.cls, id)
+        rules = sides.primary.at.rules(here.cls)
+        entries: dict[str, str] = {}
+        for path in paths:
+            entry = changes.entry_of(rules, path, where)
+            if entry is None:
+                found = self.get(id)
+                return None if found is None else _at(found.value, paths, where)
+            entries[path] = entry
+        wanted = list(dict.fromkeys(entries.values()))
+        read = Retry(here.follower.terms.bound)(sides.primary.read_entries, id, wanted)
+        if read is None:
+            return None
+        given: dict[str, Value] = {}
+        for path, entry in entries.items():
+            if entry in read:
+                # Below its entry a place has the rest of its path.
+                rest = changes.steps_of(path, where)[len(parse_path(entry)) :]
+                try:
+                    given[path] = lookup(read[entry], rest)
+                except KeyError:
+                    continue
+        return given
+
+    def _read(self, here: Opened, sides: Sides, id: Value) -> Block | None:
+        (block,) = Retry(here.follower.terms.bound)(sides.primary.read, [id])
+        return block
+
+    # ------------------------------------------------------------------ writing
+
+    def put(
+        self,
+        id: Value,
+        value: Record,
+        *,
+        expires: int | None = None,
+        expected: Expected = ANY,
+        wait: bool = False,
+    ) -> Found:
+        """Put a whole aggregate. ``wait`` returns once both sides hold what the primary does.
+
+        Raises Conflict where what is there is not ``expected``.
+        """
+        here = self._here
+        new = Aggregate(id, changes.record_of(value, name(here.cls, id)), expires)
+        if expected is ANY:
+
+            def write(sides: Sides) -> None:
+                sides.primary.write([cut(new, sides.primary.at.rules(here.cls))])
+
+            self._send(here, write)
+        else:
+            self._change(here, id, lambda _: new, expected)
+        return self._done(here, Found(id, value, expires), wait)
+
+    def update(
+        self,
+        id: Value,
+        set: Mapping[str, Value] | None = None,
+        *,
+        remove: Sequence[str] = (),
+        expected: Expected = ANY,
+        wait: bool = False,
+    ) -> Found:
+        """Set what lies at some access paths, and remove what lies at others.
+
+        Raises Refused where there is no such aggregate, Conflict as ``put`` does.
+        """
+        here = self._here
+        where = name(here.cls, id)
+        for path, item in (set or {}).items():
+            changes.refuse_odd(item, where, path)
+
+        def change(old: Aggregate | None) -> Aggregate:
+            there = _must(old, where)
+            value = changes.updated(there.value, set or {}, remove, where)
+            return Aggregate(id, value, there.expires)
+
+        return self._done(here, self._change(here, id, change, expected), wait)
+
+    def append(
+        self, id: Value, path: str, item: Value, *, expected: Expected = ANY, wait: bool = False
+    ) -> Found:
+        """Add an element at the end of the list at an access path.
+
+        It is never sent twice (R12): where its outcome is unknown, Transient is raised and says so.
+        """
+        here = self._here
+        where = name(here.cls, id)
+        changes.refuse_odd(item, where, path)
+
+        def change(old: Aggregate | None) -> Aggregate:
+            there = _must(old, where)
+            value = changes.appended(there.value, path, item, where)
+            return Aggregate(id, value, there.expires)
+
+        return self._done(here, self._change(here, id, change, expected, once=True), wait)
+
+    def delete(self, id: Value, *, expected: Expected = ANY, wait: bool = False) -> None:
+        """Remove an aggregate; one that is not there is no error, unless it was expected."""
+        here = self._here
+        if expected is ANY:
+
+            def remove(sides: Sides) -> None:
+                (block,) = sides.primary.read([id]) if not sides.by_key else (Block(id, {}),)
+                if block is not None:
+                    sides.primary.delete([Address(id, block.place)])
+
+            self._send(here, remove)
+        else:
+            self._change(here, id, lambda _: None, expected)
+        if wait:
+            self._wait(here, id)
+
+    # ------------------------------------------------------------------ how a write is sent
+
+    def _send(self, here: Opened, write: Callable[[Sides], T], *, once: bool = False) -> T:
+        """Send one write to the primary, under a permit; begun anew where the run was moved."""
+        follower = here.follower
+        until = time.monotonic() + follower.terms.bound
+        while True:
+            with follower.writing(until) as standing:
+                sides = here.sides(standing)
+
+                def send(sides: Sides = sides) -> T:
+                    try:
+                        return write(sides)
+                    except Transient as error:
+                        if error.unknown:
+                            follower.doubt()
+                            error.given_up = once
+                        raise
+
+                left = max(0.1, until - time.monotonic())
+                retry = Retry(left, check=lambda s=standing: follower.check(s))  # type: ignore[misc]
+                try:
+                    return retry(send)
+                except Moved:
+                    continue
+                except Terminal:
+                    # A store's own fence refuses before this gateway has seen that it is up.
+                    if not follower.look(standing):
+                        raise
+
+    def _change(
+        self,
+        here: Opened,
+        id: Value,
+        change: Callable[[Aggregate | None], Aggregate | None],
+        expected: Expected,
+        *,
+        once: bool = False,
+    ) -> Found:
+        """Read, change, exchange; again where somebody was faster."""
+        doubted: list[Found] = []
+
+        def try_(sides: Sides) -> Found | None:
+            (held,) = sides.primary.read([id])
+            found = _found(here, held)
+            if doubted and found is not None and found.version == doubted[-1].version:
+                return found  # what was sent with an unknown outcome has been carried out
+            if expected is not ANY and expected != (found and found.version):
+                raise _conflict(here, id, found, expected)
+            old = None if held is None else Aggregate(id, found.value, held.expires)  # type: ignore[union-attr]
+            new = change(old)
+            block = None if new is None else cut(new, sides.primary.at.rules(here.cls))
+            made: Change = None
+            if block is not None:
+                made = changes.change_of(held, block, apart=sides.apart)
+            after = Found(id, {} if new is None else new.value, new.expires if new else None)
+            if changes.is_same(held, made):
+                return after
+            return after if self._exchange(here, sides, id, held, made, doubted, after) else None
+
+        for attempt in range(_TRIES):
+            done = self._send(here, try_, once=once)
+            if done is not None:
+                return done
+            time.sleep(min(0.05, 0.0005 * attempt))
+        raise Failed(
+            "others keep writing it",
+            where=name(here.cls, id),
+            hint="nothing was written; try again",
+        )
+
+    def _exchange(
+        self, here: Opened, sides: Sides, id: Value, held: Block | None, made: Change,
+        doubted: list[Found], after: Found,
+    ) -> bool:  # fmt: skip
+        primary = sides.primary
+        if not isinstance(primary, Exchanging):
+            raise Refused(
+                "this store can't change a block on condition yet",
+                where=str(primary.at), hint="put or delete whole aggregates without expected",
+            )  # fmt: skip
+        try:
+            return primary.exchange(id, held, made)
+        except Transient as error:
+            if error.unknown:
+                doubted.append(after)
+            raise
+
+    # ------------------------------------------------------------------ waiting for both sides
+
+    def _done(self, here: Opened, found: Found, wait: bool) -> Found:
+        if wait:
+            self._wait(here, found.id)
+        return found
+
+    def _wait(self, here: Opened, id: Value) -> None:
+        """Until both sides hold the same under a key."""
+        until = time.monotonic() + here.follower.terms.bound
+        pause = 0.001
+        while True:
+            sides = here.sides(here.follower.standing)
+            if not sides.mirrored or self._equal(sides, id):
+                return
+            if time.monotonic() > until:
+                raise Behind(
+                    f"it is written, and the mirror did not hold it within "
+                    f"{here.follower.terms.bound:g} s",
+                    where=name(here.cls, id),
+                    hint="see whether a mirror is running:  migrator status",
+                )
+            time.sleep(pause)
+            pause = min(0.05, pause * 2)
+
+    def _equal(self, sides: Sides, id: Value) -> bool:
+        retry = Retry(1.0)
+        (source,) = retry(sides.route.source.read, [id])
+        (target,) = retry(sides.route.target.read, [id])
+        if source is None or target is None:
+            return source is target
+        try:
+            return all(same_block(target, made) for made in sides.route.expected(source))
+        except CorruptBlock:
+            return False
+
+
+_gateways: weakref.WeakSet[Gateway] = weakref.WeakSet()
+# Closing what a parent has open would say goodbye on its sockets, and so would forgetting it.
+_of_parents: list[Opened] = []
+
+
+def _in_child() -> None:
+    for gateway in list(_gateways):
+        _of_parents.append(gateway._opened)
+        gateway._opening = threading.Lock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+def _found(here: Opened, block: Block | None) -> Found | None:
+    if block is None:
+        return None
+    try:
+        aggregate = join(block)
+    except CorruptBlock as error:
+        raise Failed(f"it can't be read: {error}", where=name(here.cls, block.id)) from None
+    return Found(block.id, aggregate.value, aggregate.expires)
+
+
+def _must(old: Aggregate | None, where: str) -> Aggregate:
+    if old is None:
+        raise Refused("there is no such aggregate", where=where, hint="put it first")
+    return old
+
+
+def _at(value: Record, paths: Sequence[str], where: str) -> dict[str, Value]:
+    given: dict[str, Value] = {}
+    for path in paths:
+        try:
+            given[path] = lookup(value, changes.steps_of(path, where))
+        except KeyError:
+            continue
+    return given
+
+
+def _conflict(here: Opened, id: Value, found: Found | None, expected: Expected) -> Conflict:
+    there = "there is none" if found is None else f"it has version {found.version}"
+    wanted = "none was expected" if expected is None else f"{expected} was expected"
+    return Conflict(
+        f"{there}, and {wanted}; nothing was written", where=name(here.cls, id),
+        hint="read it again, decide anew, and write with its version",
+    )  # fmt: skip

@@ -1,0 +1,242 @@
+"""The leases of gateways, as both sides of them see it.
+
+A gateway announces itself and looks at the run after that; an owner changes the run and reads the
+leases after that. So a gateway whose lease the owner does not see has seen the change (R13).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from migrator.model.phase import Phase
+from migrator.state import tables as t
+from migrator.state.control import Control, Run
+from migrator.state.lease import _is_gone, _me, boot_clock
+
+gateway = sa.Table(
+    "migrator_gateway",
+    t.metadata,
+    sa.Column("instance", sa.String(32), primary_key=True),
+    sa.Column("env", sa.Text, nullable=False),
+    sa.Column("cls", sa.Text, nullable=False),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("counter", sa.Integer, nullable=False),
+    sa.Column("seconds", sa.Float, nullable=False),
+    sa.Column("run", sa.Text, nullable=False),
+    sa.Column("phase", sa.String(20), nullable=False),
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("acknowledged", sa.Integer, nullable=False),
+)
+SHORT = 1.0
+"""Seconds of a lease while a swap is armed."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the run of a class stands; without a run, the class lies where the scripts say."""
+
+    run: str = ""
+    revision: str = ""
+    phase: Phase = Phase.PLANNED
+    primary: str = "source"
+    epoch: int = 0
+    attempt: int = 0
+    fence: str = ""
+    live: bool = True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether writes are to wait."""
+        return self.fence in ("raised", "flipped")
+
+
+@dataclass(frozen=True)
+class GatewayLease:
+    """The row of one gateway."""
+
+    instance: str
+    cls: str
+    holder: str
+    counter: int
+    seconds: float
+    run: str
+    phase: Phase
+    epoch: int
+    attempt: int
+    acknowledged: int
+
+
+class Gateways:
+    """The gateways of an environment, in its control database."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    # ------------------------------------------------------------------ a gateway's side
+
+    def standing(self, cls: str) -> Standing:
+        """Where the run of a class stands: the one unfinished, else the last."""
+        r = t.run.c
+        query = (
+            sa.select(
+                r.id, r.revision, r.phase, r.primary_side, r.epoch, r.attempt, r.fence, r.live
+            )
+            .join(t.move, t.move.c.run == r.id)
+            .where(r.env == self._control.env, t.move.c.cls == cls)
+            .order_by(t.move.c.open.desc(), r.started.desc(), r.id.desc())
+            .limit(1)
+        )
+        with self._control.transaction() as c:
+            row = c.execute(query).first()
+        if row is None:
+            return Standing()
+        return Standing(row[0], row[1], Phase(row[2]), *row[3:])
+
+    def enter(self, instance: str, cls: str, seconds: float) -> None:
+        """Announce a gateway that has seen nothing yet. Look at the standing only after that."""
+        with self._control.transaction() as c:
+            c.execute(
+                gateway.insert().values(
+                    instance=instance, env=self._control.env, cls=cls, holder=_me(), counter=0,
+                    seconds=seconds, run="", phase=Phase.PLANNED.value, epoch=0, attempt=0,
+                    acknowledged=0,
+                )
+            )  # fmt: skip
+
+    def renew(self, instance: str, seconds: float) -> bool:
+        """Renew a lease, whose holder counts from before this call; False where it is gone."""
+        g = gateway.c
+        with self._control.transaction() as c:
+            done = c.execute(
+                gateway.update()
+                .where(g.instance == instance)
+                .values(counter=g.counter + 1, seconds=seconds)
+            )
+            return bool(done.rowcount)
+
+    def saw(self, instance: str, seen: Standing) -> None:
+        """Note what a gateway has seen, and acts by from here on."""
+        with self._control.transaction() as c:
+            c.execute(
+                gateway.update()
+                .where(gateway.c.instance == instance)
+                .values(
+                    run=seen.run, phase=seen.phase.value, epoch=seen.epoch, attempt=seen.attempt
+                )
+            )
+
+    def acknowledge(self, instance: str, seen: Standing) -> bool:
+        """Say that nothing of a gateway's is in flight, and nothing will be until the release.
+
+        A compare-and-set that carries the attempt's number (R13): False where that is over.
+        """
+        g, r = gateway.c, t.run.c
+        raised = sa.exists().where(
+            r.id == seen.run, r.epoch == seen.epoch, r.attempt == seen.attempt, r.fence == "raised"
+        )
+        with self._control.transaction() as c:
+            done = c.execute(
+                gateway.update()
+                .where(g.instance == instance, g.run == seen.run, raised)
+                .values(acknowledged=seen.attempt)
+            )
+            return bool(done.rowcount)
+
+    def leave(self, instances: Iterable[str]) -> None:
+        """Remove leases: the holder's own, or such as an owner saw run out."""
+        with self._control.transaction() as c:
+            c.execute(gateway.delete().where(gateway.c.instance.in_(list(instances))))
+
+    # ------------------------------------------------------------------ an owner's side
+
+    def leases(self, classes: Iterable[str]) -> list[GatewayLease]:
+        """The leases on some classes. Read them only after the change they are to see."""
+        g = gateway.c
+        query = sa.select(gateway).where(g.env == self._control.env, g.cls.in_(list(classes)))
+        with self._control.transaction() as c:
+            rows = c.execute(query.order_by(g.instance)).mappings().all()
+        return [
+            GatewayLease(**{k: v for k, v in row.items() if k not in ("env", "phase")},
+                         phase=Phase(row["phase"]))
+            for row in rows
+        ]  # fmt: skip
+
+
+Content = Callable[[GatewayLease], bool]
+
+
+def knows(run: Run) -> Content:
+    """Whether a gateway has seen a run's phase: what backfill waits for (R9)."""
+    return lambda lease: lease.run == run.id and lease.phase.rank >= run.phase.rank
+
+
+def is_armed(run: Run) -> Content:
+    """Whether a gateway holds a short lease, and looks often: what the fence waits for."""
+    return lambda lease: (
+        lease.run == run.id and lease.attempt == run.attempt and lease.seconds <= SHORT
+    )
+
+
+def has_acknowledged(run: Run) -> Content:
+    """Whether a gateway writes no more until the release: what the flip waits for (R16)."""
+    return lambda lease: lease.run == run.id and lease.acknowledged == run.attempt
+
+
+@dataclass
+class Watch:
+    """What an owner sees of the leases, on its own clock.
+
+    Make one anew for each change that is waited for, after it is durable: only from there on a
+    counter that stands still says anything (R14).
+    """
+
+    clock: Callable[[], float] = boot_clock
+    is_gone: Callable[[str], bool] = _is_gone
+    _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def sort(
+        self, leases: Sequence[GatewayLease], content: Content
+    ) -> tuple[list[GatewayLease], list[GatewayLease]]:
+        """Of the leases not content yet those still to wait for, and those that ran out.
+
+        One that ran out writes no more of its own, but a request that it sent may still be alive
+        on a server: its sessions must be ended, or a request's life be waited for (R6, R16).
+        """
+        now = self.clock()
+        waiting: list[GatewayLease] = []
+        lapsed: list[GatewayLease] = []
+        for lease in leases:
+            if content(lease):
+                continue
+            counter, since = self._seen.get(lease.instance, (None, now))
+            if counter != lease.counter:
+                since = now
+            self._seen[lease.instance] = (lease.counter, since)
+            out = now - since >= lease.seconds or self.is_gone(lease.holder)
+            (lapsed if out else waiting).append(lease)
+        return waiting, lapsed
+
+
+def wait_for(
+    gateways: Gateways,
+    classes: Sequence[str],
+    content: Content,
+    *,
+    until: float,
+    check: Callable[[], None] = lambda: None,
+    pause: float = 0.002,
+) -> tuple[list[GatewayLease], list[GatewayLease]]:
+    """Wait until every gateway is content or its lease ran out; those still to wait for at
+    ``until`` (monotonic), and those that ran out."""
+    watch = Watch()
+    while True:
+        check()
+        waiting, lapsed = watch.sort(gateways.leases(classes), content)
+        if not waiting or time.monotonic() >= until:
+            return waiting, lapsed
+        time.sleep(pause)

@@ -1,0 +1,76 @@
+"""What tests of the gateway share: a project of two embedded stores, and an owner in small."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from migrator.gateway import Gateway, Terms
+from migrator.model.phase import Phase
+from migrator.settings import load_settings
+from migrator.state import Control, LiveState, Run, open_control
+from migrator.state.gateways import Gateways, has_acknowledged, is_armed, wait_for
+from tests.engine.games import make_project
+
+QUICK = Terms(lease=1.0, look=0.005, bound=5.0, request_life=1.0)
+
+
+def opened(config: Path, terms: Terms = QUICK) -> Gateway:
+    return Gateway.open("Game", config, "test", terms=terms)
+
+
+@contextmanager
+def control_of(config: Path) -> Iterator[Control]:
+    settings = load_settings(config, "test")
+    control = open_control(settings.control_store(), "test")
+    try:
+        yield control
+    finally:
+        control.close()
+
+
+class Owner:
+    """The owner of a run as far as gateways see it: it moves nothing but the control row."""
+
+    def __init__(self, control: Control, phase: Phase = Phase.SHADOW_READ) -> None:
+        self.control = control
+        self.gateways = Gateways(control)
+        self.run = control.start("0001", "f", "{}", [("Game", "old:games", "new:games")], live=True)
+        self.live = LiveState(control, self.run.id)
+        for step in list(Phase)[1 : phase.rank + 1]:
+            self.run = control.advance(self.run, step)
+
+    def arm(self) -> None:
+        self.run = self.live.arm(self.run)
+        waiting, _ = wait_for(
+            self.gateways, ["Game"], is_armed(self.run), until=time.monotonic() + 20
+        )
+        assert not waiting
+
+    def fence(self) -> list[str]:
+        """Stop the gateways; the names of those whose lease ran out instead."""
+        self.run = self.live.raise_fence(self.run)
+        waiting, lapsed = wait_for(
+            self.gateways, ["Game"], has_acknowledged(self.run), until=time.monotonic() + 20
+        )
+        assert not waiting
+        return [lease.instance for lease in lapsed]
+
+    def flip(self, to: str) -> None:
+        phase = Phase.CUT_OVER if to == "target" else Phase.SHADOW_READ
+        self.run = self.control.advance(self.run, phase, primary=to, fence="flipped")
+
+    def release(self) -> None:
+        self.run = self.live.release(self.run)
+
+
+def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come to be"
+        time.sleep(0.005)
+
+
+__all__ = ["QUICK", "Owner", "Run", "control_of", "make_project", "opened", "until"]

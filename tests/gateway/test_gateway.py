@@ -1,0 +1,80 @@
+"""Reads and writes through a gateway, against a plain dict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator import commands
+from migrator.gateway import Conflict, Gateway
+from migrator.model.value import Ref
+from tests.engine.games import SOURCE, game
+from tests.gateway.kit import make_project, opened
+
+
+@pytest.fixture
+def games(tmp_path: Path) -> Iterator[Gateway]:
+    config = make_project(tmp_path)
+    with commands.Project(config, "test") as project:
+        project.stores.get("old").collection("Game", SOURCE).create()
+    with opened(config) as gateway:
+        yield gateway
+
+
+def test_put_get_delete(games: Gateway) -> None:
+    assert games.get("1") is None
+    put = games.put("1", game(1))
+    found = games.get("1")
+    assert found is not None
+    assert found.value == game(1)
+    assert found.version == put.version
+    games.delete("1")
+    games.delete("1")
+    assert games.get("1") is None
+
+
+def test_entries(games: Gateway) -> None:
+    games.put("1", game(1))
+    paths = ["firstPlayer", "rounds[1].moves[0]", "rounds[9]", "no"]
+    assert games.get_entries("1", paths) == {
+        "firstPlayer": Ref("Player", "mary"), "rounds[1].moves[0]": "q1"
+    }  # fmt: skip
+    assert games.get_entries("2", paths) is None
+
+
+def test_update_and_append(games: Gateway) -> None:
+    games.put("1", game(1))
+    games.update("1", {"secondPlayer": Ref("Player", "ann"), "rounds[0].spell": "x"}, remove=["id"])
+    after = games.append("1", "rounds", {"moves": ["q4"]})
+    expected = game(1)
+    del expected["id"]
+    expected["secondPlayer"] = Ref("Player", "ann")
+    expected["rounds"][0]["spell"] = "x"  # type: ignore[index]
+    expected["rounds"].append({"moves": ["q4"]})  # type: ignore[attr-defined]
+    assert after.value == expected
+    found = games.get("1")
+    assert found is not None
+    assert found.value == expected
+    assert found.version == after.version
+
+
+def test_conditions(games: Gateway) -> None:
+    first = games.put("1", game(1), expected=None)
+    with pytest.raises(Conflict, match="none was expected"):
+        games.put("1", game(2), expected=None)
+    second = games.update("1", {"n": 1}, expected=first.version)
+    for write in (
+        lambda: games.put("1", game(3), expected=first.version),
+        lambda: games.update("1", {"n": 2}, expected=first.version),
+        lambda: games.append("1", "rounds", 1, expected=first.version),
+        lambda: games.delete("1", expected=first.version),
+    ):
+        with pytest.raises(Conflict, match="nothing was written"):
+            write()
+    found = games.get("1")
+    assert found is not None
+    assert found.version == second.version
+    games.delete("1", expected=second.version)
+    assert games.get("1") is None
