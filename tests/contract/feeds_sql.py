@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
+import msgpack
 import sqlalchemy as sa
 
 from migrator import tables
@@ -96,7 +96,7 @@ class TablesApplication(SqlApplication):
 
     def make(self) -> None:
         self.do(
-            "CREATE TABLE {t} (id varchar(50) PRIMARY KEY, v integer)",
+            "CREATE TABLE {t} (id varchar(50) PRIMARY KEY, v integer, w integer UNIQUE)",
             "CREATE TABLE {t}_r (id integer PRIMARY KEY, game varchar(50), v integer, "
             "FOREIGN KEY (game) REFERENCES {t} (id) ON DELETE CASCADE ON UPDATE CASCADE)",
             "CREATE TABLE {t}_m (id integer PRIMARY KEY, round integer, v integer, "
@@ -184,8 +184,21 @@ class TablesApplication(SqlApplication):
             yield self.write("truncate", moves, ["TRUNCATE {t} CASCADE"], {}, whole=True)
             yield self.write("truncate below", moves, below, {}, whole=True)
         if self.dialect == "sqlite":
-            other = "INSERT OR REPLACE INTO {t} (id, v) VALUES ('a', 7)"
-            yield self.write("replace", moves, [other], {"a": True})
+            replace = "INSERT OR REPLACE INTO {t} (id, v) VALUES ('a', 7)"
+            yield self.write("replace", moves, [replace], {"a": True})
+            ignore = "INSERT OR IGNORE INTO {t} (id, v) VALUES ('a', 7), ('c', 7)"
+            yield self.write("ignore", moves, [ignore], {"a": False, "c": False})
+            upsert = f"INSERT INTO {{t}} (id, v) VALUES ('a', 7) {self.upsert}"
+            yield self.write("upsert", moves, [upsert], {"a": False})
+            child = "INSERT OR REPLACE INTO {t}_r (id, game, v) VALUES (1, 'b', 7)"
+            both = {"a": False, "b": False}
+            yield self.write("replace another's child", moves, [child], both)
+            key = "UPDATE OR REPLACE {t} SET id = 'b' WHERE id = 'a'"
+            yield self.write("replace by another key", moves, [key], {"a": True, "b": True})
+            unique = (*moves, "UPDATE {t} SET w = 9 WHERE id = 'b'")
+            other = "REPLACE INTO {t} (id, w) VALUES ('c', 9)"
+            gone = {"b": True, "c": False}
+            yield self.write("replace by another unique column", unique, [other], gone)
 
 
 def _sqlite(connection: Any, _: object) -> None:
@@ -194,4 +207,129 @@ def _sqlite(connection: Any, _: object) -> None:
     connection.execute("PRAGMA busy_timeout = 20000")
 
 
-Make = Callable[[Path, Collection], SqlApplication]
+class EntriesApplication(SqlApplication):
+    """Writes blocks of one entry, in the tables that Migrator has made."""
+
+    def make(self) -> None:
+        pass
+
+    def _put(self, key: str, number: int) -> tuple[str, str]:
+        text = f"'{{{{\"v\": {number}}}}}'"
+        conflict = _UPSERT_BLOCK[self.dialect == "mysql"]
+        return (
+            f"INSERT INTO {{t}}_blocks (block) VALUES ('{key}') {conflict[0]}",
+            f"INSERT INTO {{t}} (block, entry, value) VALUES ('{key}', '', {text}) {conflict[1]}",
+        )
+
+    def put(self, key: str, number: int) -> None:
+        self.do(*self._put(key, number))
+
+    def fill(self, keys: Sequence[str]) -> None:
+        with self.engine.begin() as connection:
+            for statement in (
+                f"INSERT INTO {self.name}_blocks (block) VALUES (:id)",
+                f"INSERT INTO {self.name} (block, entry, value) VALUES (:id, '', '{{\"v\":1}}')",
+            ):
+                query = sa.text(statement.replace('"v":', '"v"\\:'))
+                connection.execute(query, [{"id": key} for key in keys])
+
+    def delete(self, key: str) -> None:
+        self.do(*self._delete(key))
+
+    def _delete(self, key: str) -> tuple[str, str]:
+        return (
+            f"DELETE FROM {{t}} WHERE block = '{key}'",
+            f"DELETE FROM {{t}}_blocks WHERE block = '{key}'",
+        )
+
+    def holding(self, key: str) -> AbstractContextManager[object]:
+        return self._open(*self._put(key, 1))
+
+    def writes(self) -> Iterator[Write]:
+        write = self.write
+        clean = ("DELETE FROM {t}", "DELETE FROM {t}_blocks")
+        both = (*clean, *self._put("a", 1), *self._put("b", 1))
+        a, b = {"a": False}, {"a": False, "b": False}
+        yield write("put", clean, self._put("a", 1), a)
+        yield write("put again", both, self._put("a", 2), a)
+        yield write("update", both, ["UPDATE {t} SET value = '5' WHERE block = 'a'"], a)
+        append = "INSERT INTO {t} (block, entry, value) VALUES ('a', 'rounds[0]', '1')"
+        yield write("append", both, [append], a)
+        yield write("remove an entry", (*both, append), ["DELETE FROM {t} WHERE entry <> ''"], a)
+        expires = "UPDATE {t}_blocks SET expires = 9 WHERE block = 'a'"
+        yield write("give it a deadline", both, [expires], a)
+        yield write("delete", both, self._delete("a"), {"a": True})
+        again = [*self._delete("a"), *self._put("a", 3)]
+        yield write("delete and put again", both, again, {"a": True})
+        yield write("all", both, ["UPDATE {t} SET value = '5'"], b)
+
+
+class EmbeddedApplication(SqlApplication):
+    """Writes blocks of one entry to a file of the embedded store."""
+
+    def __init__(self, url: str, collection: Collection) -> None:
+        super().__init__(url, collection)
+        self.number = ""
+
+    def make(self) -> None:
+        pass
+
+    def do(self, *statements: str) -> None:
+        super().do(*(statement.replace("{t}", self._table) for statement in statements))
+
+    @property
+    def _table(self) -> str:
+        if not self.number:
+            query = "SELECT id FROM collections WHERE name = ?"
+            with self.engine.connect() as connection:
+                found = connection.exec_driver_sql(query, (self.name,)).scalar_one()
+            self.number = f"entries_{found}"
+        return self.number
+
+    @staticmethod
+    def _put(key: str, number: int) -> str:
+        packed = msgpack.packb({"v": number}).hex()
+        return (
+            f"INSERT INTO {{t}} VALUES ('{key}', '', x'{packed}', NULL) "
+            "ON CONFLICT (block, entry) DO UPDATE SET value = excluded.value"
+        )
+
+    def put(self, key: str, number: int) -> None:
+        self.do(self._put(key, number))
+
+    def fill(self, keys: Sequence[str]) -> None:
+        self.do(*(self._put(key, 1) for key in keys))
+
+    def delete(self, key: str) -> None:
+        self.do(f"DELETE FROM {{t}} WHERE block = '{key}'")
+
+    def holding(self, key: str) -> AbstractContextManager[object]:
+        return self._open(self._put(key, 1).replace("{t}", self._table))
+
+    def writes(self) -> Iterator[Write]:
+        write, put = self.write, self._put
+        clean = ("DELETE FROM {t}",)
+        append = "INSERT INTO {t} VALUES ('a', 'rounds[0]', x'01', NULL)"
+        both = (*clean, put("a", 1), append, put("b", 1))
+        a = {"a": False}
+        delete = "DELETE FROM {t} WHERE block = 'a'"
+        yield write("put", clean, [put("a", 1)], a)
+        yield write("put again", both, [put("a", 2)], a)
+        yield write("append", (*clean, put("a", 1)), [append], a)
+        yield write("remove an entry", both, [f"{delete} AND entry <> ''"], a)
+        yield write("replace an entry", both, [append.replace("INSERT", "REPLACE")], a)
+        yield write("delete", both, [delete], {"a": True})
+        yield write("delete and put again", both, [delete, put("a", 3)], {"a": True})
+        yield write("all", both, ["UPDATE {t} SET expires = 9"], {"a": False, "b": False})
+
+
+_UPSERT_BLOCK = {
+    True: (
+        "ON DUPLICATE KEY UPDATE expires = NULL",
+        "ON DUPLICATE KEY UPDATE value = VALUES(value)",
+    ),
+    False: (
+        "ON CONFLICT (block) DO UPDATE SET expires = NULL",
+        "ON CONFLICT (block, entry) DO UPDATE SET value = excluded.value",
+    ),
+}

@@ -8,9 +8,11 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
+from migrator.model.move import At, Layout
 from migrator.ports import Collection, Json, Store, StoreSettings
-from migrator.stores import sql
+from migrator.stores import sql, sqlite
 from migrator.testing.feeds import FeedCase, FeedContract
+from migrator.testing.feeds.case import RULES
 from tests.contract import feeds_mongo, feeds_sql, servers
 
 
@@ -42,7 +44,50 @@ def _cut_slot(run: str) -> object:
         return connection.execute(query, {"n": run}).scalar()
 
 
+def _sqlite_url(folder: Path) -> str:
+    return f"sqlite:///{folder}/feeds.db"
+
+
+def _sqlite(folder: Path) -> Store:
+    return sql.open_store(StoreSettings("store", "sqlite:///feeds.db", root=str(folder)))
+
+
+def _embedded(folder: Path) -> Store:
+    return sqlite.open_store(StoreSettings("store", "embedded:///feeds.db", root=str(folder)))
+
+
+def _entries_at(name: str) -> At:
+    return At("store", name, RULES, Layout("entries"))
+
+
+def _tables_on_sqlite(folder: Path, collection: Collection) -> feeds_sql.TablesApplication:
+    return feeds_sql.TablesApplication(_sqlite_url(folder), collection)
+
+
+def _entries_on_sqlite(folder: Path, collection: Collection) -> feeds_sql.EntriesApplication:
+    return feeds_sql.EntriesApplication(_sqlite_url(folder), collection)
+
+
+def _entries_embedded(folder: Path, collection: Collection) -> feeds_sql.EmbeddedApplication:
+    return feeds_sql.EmbeddedApplication(_sqlite_url(folder), collection)
+
+
+def _other_outbox(position: Json) -> Json:
+    assert isinstance(position, dict)
+    return {**position, "outbox": "0" * 32}
+
+
 CASES = [
+    FeedCase(
+        "sqlite", "tables", _sqlite, feeds_sql.tables_at, _tables_on_sqlite,
+        elsewhere=_other_outbox,
+    ),
+    FeedCase(
+        "sqlite", "entries", _sqlite, _entries_at, _entries_on_sqlite, elsewhere=_other_outbox
+    ),
+    FeedCase(
+        "embedded", "entries", _embedded, _entries_at, _entries_embedded, elsewhere=_other_outbox
+    ),
     FeedCase(
         "postgresql", "tables", _postgresql, feeds_sql.tables_at, _tables_on_postgresql,
         elsewhere=_other_system, cut=_cut_slot,

@@ -19,6 +19,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
 from migrator.errors import Terminal
+from migrator.outbox import passing
 from migrator.ports import StoreSettings
 from migrator.stores.sql.errors import edge
 from migrator.stores.sql.options import Dialect, Options, dialect_of, read_options, read_url
@@ -128,26 +129,35 @@ class Database:
                 yield connection
 
     @contextmanager
-    def writing(self, where: str = "", *, foreign_keys: bool = True) -> Iterator[Connection]:
+    def writing(
+        self, where: str = "", *, foreign_keys: bool = True, patience: float | None = None
+    ) -> Iterator[Connection]:
         """A connection in one transaction, committed durably at the end.
 
         ``foreign_keys=False`` puts off SQLite's checks, for tables that refer to others not
-        filled yet; other systems ignore it.
+        filled yet; other systems ignore it. ``patience`` is how many seconds SQLite waits for
+        other writers.
         """
         with edge(where or self.name, writing=True), self.engine.connect() as connection:
-            if self.dialect == "sqlite":
-                connection = connection.execution_options(migrator_write=True)
-                raw: Any = connection.connection.driver_connection
-                if not self._wal:
-                    raw.execute("PRAGMA journal_mode = WAL")
-                    self._wal = True
-                raw.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
-            try:
+            if self.dialect != "sqlite":
                 with connection.begin():
                     yield connection
+                return
+            connection = connection.execution_options(migrator_write=True)
+            raw: Any = connection.connection.driver_connection
+            if patience is not None:
+                raw.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
+            if not self._wal:
+                raw.execute("PRAGMA journal_mode = WAL")
+                self._wal = True
+            raw.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
+            try:
+                with connection.begin(), passing(raw):
+                    yield connection
             finally:
-                if self.dialect == "sqlite" and not foreign_keys and not connection.closed:
+                if not connection.closed:
                     raw.execute("PRAGMA foreign_keys = ON")
+                    raw.execute(f"PRAGMA busy_timeout = {int(self.options.lock_timeout * 1000)}")
 
     def close(self) -> None:
         """Give back all connections."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from migrator.journal import Fence, Journal
 
 if TYPE_CHECKING:
+    from migrator.stores.sql.entries import EntriesCollection
     from migrator.stores.sql.options import Dialect
     from migrator.stores.sql.tables import TablesCollection
 
@@ -18,16 +19,48 @@ class Live:
 
     def journal(self, name: str) -> Journal | None:
         """Its change feed; None where this server has none."""
-        if self.dialect != "postgresql":
-            return None
-        from migrator.stores.sql.journal_postgresql import PostgresqlJournal
+        collection = cast("TablesCollection", self)
+        if self.dialect == "postgresql":
+            from migrator.stores.sql.journal_postgresql import PostgresqlJournal
 
-        return PostgresqlJournal(cast("TablesCollection", self), name)
+            return PostgresqlJournal(collection, name)
+        if self.dialect == "sqlite":
+            from migrator.stores.sql.outbox_sqlite import tables_journal
+
+            return tables_journal(collection, name)
+        return None
 
     def fence(self, name: str) -> Fence | None:
         """Its fence; None where this server has none."""
-        if self.dialect != "postgresql":
-            return None
-        from migrator.stores.sql.fence_postgresql import PostgresqlFence
+        collection = cast("TablesCollection", self)
+        if self.dialect == "postgresql":
+            from migrator.stores.sql.fence_postgresql import PostgresqlFence
 
-        return PostgresqlFence(cast("TablesCollection", self), name)
+            return PostgresqlFence(collection, name)
+        if self.dialect == "sqlite":
+            from migrator.stores.sql.outbox_sqlite import tables_fence
+
+            return tables_fence(collection, name)
+        return None
+
+
+class EntriesLive:
+    """Beside ``EntriesCollection``."""
+
+    def journal(self, name: str) -> Journal | None:
+        """Its change feed; None where this server has none."""
+        collection = cast("EntriesCollection", self)
+        if collection.database.dialect != "sqlite":
+            return None
+        from migrator.stores.sql.outbox_sqlite import entries_journal
+
+        return entries_journal(collection, name)
+
+    def fence(self, name: str) -> Fence | None:
+        """Its fence; None where this server has none."""
+        collection = cast("EntriesCollection", self)
+        if collection.database.dialect != "sqlite":
+            return None
+        from migrator.stores.sql.outbox_sqlite import entries_fence
+
+        return entries_fence(collection, name)

@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from migrator.errors import Terminal
+from migrator.exchange import Change, is_still
 from migrator.model.block import Address, Block, Patch, name
 from migrator.model.move import At
 from migrator.model.rules import Entries
@@ -16,6 +17,7 @@ from migrator.model.value import Value
 from migrator.ports import Held, Json, Page, Statistics
 from migrator.stores.sqlite import codec
 from migrator.stores.sqlite.codec import Column, Decode
+from migrator.stores.sqlite.live import Live
 
 if TYPE_CHECKING:
     from migrator.stores.sqlite.store import EmbeddedStore
@@ -50,7 +52,7 @@ class EntriesReader:
         ).fetchone()
         return f"entries_{row[0]}" if row else None
 
-    def _must(self, connection: sqlite3.Connection) -> str:
+    def must(self, connection: sqlite3.Connection) -> str:
         table = self.table(connection)
         if table is None:
             raise Terminal(
@@ -63,7 +65,7 @@ class EntriesReader:
         page = Page([], None)
         with self.store.reading(self.where) as connection:
             cursor = connection.execute(
-                f"SELECT block, entry, value, expires FROM {self._must(connection)} {condition} "  # noqa: S608
+                f"SELECT block, entry, value, expires FROM {self.must(connection)} {condition} "  # noqa: S608
                 "ORDER BY block, entry",
                 bounds,
             )
@@ -103,7 +105,7 @@ class EntriesReader:
         condition, bounds = _between(range_, position)
         with self.store.reading(self.where) as connection:
             rows = connection.execute(
-                f"SELECT DISTINCT block FROM {self._must(connection)} {condition} "  # noqa: S608
+                f"SELECT DISTINCT block FROM {self.must(connection)} {condition} "  # noqa: S608
                 f"ORDER BY block LIMIT {int(limit)}",
                 bounds,
             ).fetchall()
@@ -219,6 +221,36 @@ def _held(connection: sqlite3.Connection, table: str, keys: list[Column]) -> lis
     return found
 
 
+def _replaced(
+    connection: sqlite3.Connection, table: str, blocks: list[list[codec.Row]], held: set[Column]
+) -> Iterator[codec.Row]:
+    """Take out what is held of some blocks, but for a row each, which is written; the others.
+
+    A block that is rewritten never has no row: that would be its deletion to who follows it.
+    """
+    firsts = [rows[0] for rows in blocks if rows[0][0] in held]
+    connection.executemany(
+        f"INSERT INTO {table} VALUES (?, ?, ?, ?) ON CONFLICT (block, entry) "  # noqa: S608
+        "DO UPDATE SET value = excluded.value, expires = excluded.expires",
+        firsts,
+    )
+    connection.executemany(
+        f"DELETE FROM {table} WHERE block = ? AND entry <> ?",  # noqa: S608
+        [row[:2] for row in firsts],
+    )
+    for rows in blocks:
+        yield from rows[1:] if rows[0][0] in held else rows
+
+
+def _put(connection: sqlite3.Connection, table: str, by_block: list[list[codec.Row]]) -> None:
+    """Put whole blocks by their rows."""
+    rows = list(chain.from_iterable(by_block))
+    held = {key for (key,) in _held(connection, table, [of_block[0][0] for of_block in by_block])}
+    if held:
+        rows = [*_replaced(connection, table, by_block, held)]
+    _insert(connection, table, rows)
+
+
 def _insert(connection: sqlite3.Connection, table: str, rows: list[codec.Row]) -> None:
     """Insert rows, many with a statement.
 
@@ -231,6 +263,13 @@ def _insert(connection: sqlite3.Connection, table: str, rows: list[codec.Row]) -
         given = [*chain.from_iterable(rows[start : start + _ROWS])]
         connection.execute(sql + ", (?, ?, ?, ?)" * (_ROWS - 1), given)
     connection.executemany(sql, rows[whole:])
+
+
+def _delete(connection: sqlite3.Connection, table: str, ids: Sequence[Value]) -> None:
+    connection.executemany(
+        f"DELETE FROM {table} WHERE block = ?",  # noqa: S608
+        [(codec.to_column(id),) for id in ids],
+    )
 
 
 def _present(connection: sqlite3.Connection, table: str, column: Column) -> bool:
@@ -259,7 +298,7 @@ def _bound(position: Json) -> Column:
     return bytes.fromhex(str(held)) if kind == "bytes" else held
 
 
-class EntriesCollection(EntriesReader):
+class EntriesCollection(EntriesReader, Live):
     """A collection of the embedded store."""
 
     def __init__(self, store: EmbeddedStore, cls: str, at: At) -> None:
@@ -278,7 +317,7 @@ class EntriesCollection(EntriesReader):
                 "INSERT INTO collections (name) VALUES (?) ON CONFLICT DO NOTHING",
                 (self.at.collection,),
             )
-            table = self._must(connection)
+            table = self.must(connection)
             connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {table} "
                 "(block NOT NULL, entry NOT NULL, value BLOB NOT NULL, expires INTEGER)"
@@ -302,13 +341,13 @@ class EntriesCollection(EntriesReader):
 
     def count(self) -> int:
         with self.store.reading(self.where) as connection:
-            sql = f"SELECT count(*) FROM (SELECT DISTINCT block FROM {self._must(connection)})"  # noqa: S608
+            sql = f"SELECT count(*) FROM (SELECT DISTINCT block FROM {self.must(connection)})"  # noqa: S608
             return int(connection.execute(sql).fetchone()[0])
 
     def statistics(self) -> Statistics:
         blocks = self.count()
         with self.store.reading(self.where) as connection:
-            table = self._must(connection)
+            table = self.must(connection)
             rows = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
             mean = connection.execute(
                 f"SELECT avg(length(value)) FROM (SELECT value FROM {table} LIMIT {_SAMPLE_ROWS})"  # noqa: S608
@@ -321,7 +360,7 @@ class EntriesCollection(EntriesReader):
         bounds: list[Json] = [None]
         with self.store.reading(self.where) as connection:
             cursor = connection.execute(
-                f"SELECT DISTINCT block FROM {self._must(connection)} ORDER BY block"  # noqa: S608
+                f"SELECT DISTINCT block FROM {self.must(connection)} ORDER BY block"  # noqa: S608
             )
             for i, (block,) in enumerate(cursor, 1):
                 if i % step == 0 and i < blocks:
@@ -335,18 +374,13 @@ class EntriesCollection(EntriesReader):
 
     def write(self, blocks: Sequence[Block]) -> int:
         by_block = [codec.rows(block) for block in blocks]
-        rows = list(chain.from_iterable(by_block))
-        keys = [of_block[0][:1] for of_block in by_block]
         with self.store.writing(self.where) as connection:
-            table = self._must(connection)
-            held = _held(connection, table, [key for (key,) in keys])
-            connection.executemany(f"DELETE FROM {table} WHERE block = ?", held)  # noqa: S608
-            _insert(connection, table, rows)
-        return sum(map(len, map(_VALUE, rows)))
+            _put(connection, self.must(connection), by_block)
+        return sum(map(len, map(_VALUE, chain.from_iterable(by_block))))
 
     def patch(self, patches: Sequence[Patch]) -> None:
         with self.store.writing(self.where) as connection:
-            table = self._must(connection)
+            table = self.must(connection)
             for patch in patches:
                 self._patch(connection, table, patch)
 
@@ -358,23 +392,34 @@ class EntriesCollection(EntriesReader):
         ).fetchone()
         if found is None:
             raise Terminal(f"there is no block {name(self.cls, patch.id)}", where=self.where)
-        connection.executemany(
-            f"DELETE FROM {table} WHERE block = ? AND entry = ?",  # noqa: S608
-            [(column, codec.to_name(path)) for path in patch.unset],
-        )
+        # In this order, so that the block never has no row: that would be its deletion.
         connection.executemany(
             f"INSERT INTO {table} VALUES (?, ?, ?, ?) "  # noqa: S608
             "ON CONFLICT (block, entry) DO UPDATE SET value = excluded.value",
             codec.rows(Block(patch.id, patch.set, found[0])) if patch.set else (),
         )
+        connection.executemany(
+            f"DELETE FROM {table} WHERE block = ? AND entry = ?",  # noqa: S608
+            [(column, codec.to_name(path)) for path in patch.unset],
+        )
+
+    def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        with self.store.writing(self.where) as connection:
+            # A read of this thread is on this connection, too, and so in this transaction.
+            if not is_still(self.read([id])[0], held):
+                return False
+            table = self.must(connection)
+            if isinstance(change, Block):
+                _put(connection, table, [codec.rows(change)])
+            elif change is not None:
+                self._patch(connection, table, change)
+            else:
+                _delete(connection, table, [id])
+        return True
 
     def delete(self, addresses: Sequence[Address]) -> None:
         with self.store.writing(self.where) as connection:
-            table = self._must(connection)
-            connection.executemany(
-                f"DELETE FROM {table} WHERE block = ?",  # noqa: S608
-                [(codec.to_column(address.id),) for address in addresses],
-            )
+            _delete(connection, self.must(connection), [address.id for address in addresses])
 
     def settle(self) -> None:
         with self.store.reading(self.where) as connection:

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from migrator.errors import Failed, Refused, Terminal, Transient
 from migrator.model.move import At
 from migrator.model.value import Kind
+from migrator.outbox import passing
 from migrator.ports import (
     Capabilities,
     Cost,
@@ -127,18 +128,27 @@ class EmbeddedStore:
                     connection.execute("ROLLBACK")
 
     @contextmanager
-    def writing(self, where: str = "") -> Iterator[sqlite3.Connection]:
-        """A write transaction: durable when the block ends, undone when it raises."""
+    def writing(
+        self, where: str = "", patience: float = _BUSY_SECONDS
+    ) -> Iterator[sqlite3.Connection]:
+        """A write transaction: durable when the block ends, undone when it raises.
+
+        ``patience`` is how many seconds it waits for writers of other processes.
+        """
         with self._turn(), self.reading(where) as connection:
             connection.execute(f"PRAGMA cache_size = {_WRITE_CACHE}")
+            connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
             connection.execute("BEGIN IMMEDIATE")
             try:
-                yield connection
+                with passing(connection):
+                    yield connection
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")
 
     def _turn(self) -> threading.RLock:
         """The turn to write among the threads of this process: SQLite's own waiting sleeps."""
