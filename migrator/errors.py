@@ -48,15 +48,23 @@ class DoesNotFit(Terminal):
 class Transient(Failed):
     """A store may say yes to the same request later (lost connection, throttle, lock).
 
-    ``unknown`` is true where the request may have been carried out all the same (R6),
-    ``given_up`` once it was repeated for as long as that is done.
+    ``unknown`` is true where the request may have been carried out all the same (R6), ``stale``
+    where it has to be another one, so that the call it is part of begins anew, and ``given_up``
+    once it was repeated for as long as that is done.
     """
 
     def __init__(
-        self, what: str, *, where: str = "", hint: str = "", unknown: bool = False
+        self,
+        what: str,
+        *,
+        where: str = "",
+        hint: str = "",
+        unknown: bool = False,
+        stale: bool = False,
     ) -> None:
         super().__init__(what, where=where, hint=hint)
         self.unknown = unknown
+        self.stale = stale
         self.given_up = False
 
 

@@ -6,7 +6,8 @@ store understands: they are kept in checkpoints and come back after a crash, in 
 
 Errors: ``Transient`` where the same request may succeed later (``unknown`` where it may have
 been carried out), ``DoesNotFit`` where one block can't be held, ``Terminal`` for the rest.
-A store does not retry: ``engine/retry.py`` does, in one place.
+A store does not retry: ``retry.py`` does, in one place. Where a call takes many requests, the
+store sends each through ``retry.request``, so that one that fails does not cost the others.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from migrator.ports import Collection, Store, StoreSettings
 from migrator.stores import dynamodb
 from migrator.stores.dynamodb import wire
 from tests.conftest import server_url
+from tests.contract import servers
 
 EXAMPLES = Path(__file__).parents[3] / "shared" / "data" / "noam-examples.json"
 ROUNDS = ["/Game/*/rounds[*]", "/Game/*"]
@@ -29,7 +30,12 @@ _numbers = itertools.count(1)
 
 
 def opened(server: str, **options: object) -> Store:
-    return dynamodb.open_store(StoreSettings("dynamo", server_url(server), options))
+    return dynamodb.open_store(StoreSettings("dynamo", servers.dynamodb(server), options))
+
+
+def fresh() -> str:
+    """A table that no other test has, be it of another run."""
+    return f"{servers.namespace()}store_{next(_numbers)}"
 
 
 @pytest.fixture(scope="module", params=["dynamodb", "dynalite"])
@@ -61,7 +67,7 @@ def make(store: Store) -> Iterator[Make]:
     made: list[Collection] = []
 
     def make(cls: str, rules: list[str], layout: Layout, name: str = "") -> Collection:
-        at = At("dynamo", name or f"test_{next(_numbers)}", rules, layout)
+        at = At("dynamo", name or fresh(), rules, layout)
         collection = store.collection(cls, at)
         if not name:
             collection.drop()
@@ -210,7 +216,7 @@ def test_a_block_far_larger_than_an_item(make: Make, server: str) -> None:
 
 
 def test_classes_share_a_table_and_part_again(make: Make, plain: Any) -> None:
-    name = f"test_shared_{next(_numbers)}"
+    name = fresh()
     users = make("User", ["/User/*"], item_collection("USER#{id}", "PROFILE"), name)
     orders = make("Order", ["/Order/*"], item_collection("USER#{user}", "ORDER#{date}#{id}"), name)
     for id in ("ann", "bob"):

@@ -10,16 +10,21 @@ from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionException
 from cassandra.protocol import ErrorMessage
 
-from migrator.errors import MigratorError, Terminal, Transient
+from migrator.errors import DoesNotFit, MigratorError, Terminal, Transient
+from migrator.model.value import Value, show
 
-_RAISED = (e.DriverException, NoHostAvailable, ConnectionException, ErrorMessage, OSError)
 _LATER = ("overloaded", "bootstrapping", "is not ready")
 _TOO_LARGE = ("too large", "exceeds", "maximum size", "larger than")
+# What is wrong with the table, and so with every block.
+_OF_THE_TABLE = ("does not exist", "undefined column", "unknown", "unconfigured")
 
 
 @contextmanager
-def edge(where: str, *, writing: bool = False) -> Iterator[None]:
-    """Translate what the driver raises. A write of unknown fate is ``unknown``."""
+def edge(where: str, *, writing: bool = False, key: Value = None) -> Iterator[None]:
+    """Translate what the driver raises. A write of unknown fate is ``unknown``.
+
+    ``key`` is that of the one block which a write concerns.
+    """
     try:
         yield
     except MigratorError:
@@ -31,10 +36,12 @@ def edge(where: str, *, writing: bool = False) -> Iterator[None]:
         ErrorMessage,
         OSError,
     ) as error:
-        raise translated(error, where, writing=writing) from error
+        raise translated(error, where, writing=writing, key=key) from error
 
 
-def translated(error: Exception, where: str, *, writing: bool = False) -> MigratorError:
+def translated(
+    error: Exception, where: str, *, writing: bool = False, key: Value = None
+) -> MigratorError:
     """The Migrator error for one of the driver's."""
     text = short(error)
     match error:
@@ -63,15 +70,28 @@ def translated(error: Exception, where: str, *, writing: bool = False) -> Migrat
             return Transient(
                 f"the connection failed: {text}", where=where, unknown=writing, hint="it is retried"
             )
-        case e.InvalidRequest() if any(word in text.lower() for word in _TOO_LARGE):
+        case e.InvalidRequest() if key is not None and not _has(text, _OF_THE_TABLE):
+            return DoesNotFit(
+                f"{show(key)[:100]}: Cassandra does not take it: {text}",
+                key=key,
+                where=where,
+                hint="change the block, or set oversize='quarantine' on the move",
+            )
+        case e.InvalidRequest() if _has(text, _TOO_LARGE):
             return Terminal(
                 f"Cassandra refused it as too large: {text}",
                 where=where,
                 hint="choose a layout of smaller cells, or smaller pages",
             )
-    if any(word in text.lower() for word in _LATER):
+    if _has(text, _LATER):
         return Transient(f"the node was busy: {text}", where=where, hint="it is retried")
-    return Terminal(f"Cassandra refused it: {text}", where=where)
+    return Terminal(
+        f"Cassandra refused it: {text}", where=where, hint="see whether the table is as it was made"
+    )
+
+
+def _has(text: str, words: tuple[str, ...]) -> bool:
+    return any(word in text.lower() for word in words)
 
 
 def _no_host(error: NoHostAvailable, where: str, writing: bool) -> MigratorError:

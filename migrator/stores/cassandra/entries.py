@@ -16,6 +16,7 @@ from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.ports import Held, Json, Observer, Page, Statistics
+from migrator.retry import request
 from migrator.stores.cassandra import entries_facts as facts
 from migrator.stores.cassandra.entries_form import RESERVED, Form, PartitionForm, RowForm, unpack
 from migrator.stores.cassandra.entries_read import Decoder, Observing, Reader, key_of
@@ -24,7 +25,8 @@ from migrator.stores.cassandra.ring import sample
 from migrator.stores.cassandra.table import Node
 from migrator.stores.cassandra.table_catalog import table_info
 from migrator.stores.cassandra.table_ddl import name_in
-from migrator.stores.cassandra.table_facts import COUNTED, estimate
+from migrator.stores.cassandra.table_facts import COUNTED, COUNTED_AT_ONCE, estimate
+from migrator.stores.cassandra.table_wire import Wire
 
 _TABLE = re.compile(r"\w{1,48}", re.ASCII)
 
@@ -74,15 +76,19 @@ class EntriesCollection:
         self._form = form_of(at)
         self._table = name_in(node.keyspace, at.collection)
 
+    @property
+    def _wire(self) -> Wire:
+        return self._node.wire.at(self.where)
+
     @cached_property
     def _reader(self) -> Reader:
         # ``codec.load`` by name: looked up when it is used.
         decoder = Decoder(lambda text, tags: codec.load(text, tags), unpack)
-        return Reader(self._node.wire, self._form, self._table, decoder, self.where)
+        return Reader(self._wire, self._form, self._table, decoder, self.where)
 
     @cached_property
     def _writer(self) -> Writer:
-        wire, node = self._node.wire, self._node
+        wire, node = self._wire, self._node
         where = self.cls, self.where
         return Writer(wire, self._form, self._table, self._reader, node, where)
 
@@ -90,14 +96,14 @@ class EntriesCollection:
 
     def exists(self) -> bool:
         """Whether the table is there."""
-        return table_info(self._node.wire, self._node.keyspace, self.at.collection) is not None
+        return table_info(self._wire, self._node.keyspace, self.at.collection) is not None
 
     def create(self) -> None:
         """Make the table; does nothing where it is there. Raises Refused where it is another."""
         if not self.exists():
-            self._node.wire.define(self._form.table(self._table))
-            self._node.wire.forget()
-        info = table_info(self._node.wire, self._node.keyspace, self.at.collection)
+            self._wire.define(self._form.table(self._table))
+            self._wire.forget()
+        info = table_info(self._wire, self._node.keyspace, self.at.collection)
         names = {column.name for column in info.columns} if info else set()
         wanted = {name.strip('"').replace('""', '"') for name in self._form.columns}
         if wanted - names:
@@ -109,25 +115,27 @@ class EntriesCollection:
 
     def drop(self) -> None:
         """Remove the table with all its blocks; does nothing where it is not there."""
-        self._node.wire.define(f"DROP TABLE IF EXISTS {self._table}")
-        self._node.wire.forget()
+        self._wire.define(f"DROP TABLE IF EXISTS {self._table}")
+        self._wire.forget()
 
     def schema(self) -> Json:
         """The table as the catalogue describes it."""
-        info = table_info(self._node.wire, self._node.keyspace, self.at.collection)
+        info = table_info(self._wire, self._node.keyspace, self.at.collection)
         return None if info is None else info.described()
 
     def findings(self) -> Iterable[tuple[str, str, str]]:
         """What a plan should tell of this table."""
-        return facts.findings(self._node.wire, self._node.keyspace, self.at.collection)
+        return facts.findings(self._wire, self._node.keyspace, self.at.collection)
 
     def count(self) -> int:
-        """The number of blocks, counted."""
-        return self._reader.count()
+        """The number of blocks, counted range by range."""
+        about = estimate(self._wire, self._node.keyspace, self.at.collection)
+        ranges = self.split(max(4, about // COUNTED_AT_ONCE))
+        return sum(request(self._reader.count, range_) for range_ in ranges)
 
     def statistics(self) -> Statistics:
         """Counted where the server's estimate says that there are few; bytes from a sample."""
-        about = estimate(self._node.wire, self._node.keyspace, self.at.collection)
+        about = estimate(self._wire, self._node.keyspace, self.at.collection)
         exact = about < COUNTED
         blocks = self.count() if exact else about
         page = self._reader.page(None, None, 100)
@@ -169,7 +177,7 @@ class EntriesCollection:
         """The independent reader of the same table."""
         from migrator.stores.cassandra.entries_observe import OBSERVER
 
-        return Observing(Reader(self._node.wire, self._form, self._table, OBSERVER, self.where))
+        return Observing(Reader(self._wire, self._form, self._table, OBSERVER, self.where))
 
     # ------------------------------------------------------------ writing
 

@@ -19,6 +19,7 @@ from migrator.model.path import parse_path
 from migrator.model.rules import Entries
 from migrator.model.value import Value, show
 from migrator.ports import Json, Page
+from migrator.retry import request
 from migrator.stores.cassandra.entries_form import Form, Raw, Unpack, pack_list
 from migrator.stores.cassandra.table_wire import Bytes, Row, Statement, Wire
 
@@ -91,7 +92,8 @@ class Reader:
         page = Page([], None)
         after, taken = _key(position), 0
         while taken < limit and page.bytes < PAGE_BYTES:
-            found, more = self._some(range_, after, limit - taken)
+            # A page that is not answered in time is asked for anew, with half the rows (C56).
+            found, more = request(self._some, range_, after, limit - taken)
             for raw in found:
                 self._add(page, raw)
             taken += len(found)
@@ -124,7 +126,7 @@ class Reader:
         try:
             found = list(self._wire.rows(query, [*values, rows.to_bytes(4, "big")], fetch=None))
         except Transient:
-            self._row_bytes *= 2  # the next try asks for less (C56)
+            self._row_bytes *= 2
             raise
         blocks = [list(group) for _, group in groupby(found, key=lambda row: row[0])]
         whole = len(found) < rows
@@ -145,7 +147,7 @@ class Reader:
     def _beside(self, key: bytes) -> list[bytes]:
         """Other keys of the same token that come after one: rare, but not to be passed over."""
         query = f"SELECT DISTINCT block FROM {self._table} WHERE token(block) = token(?)"  # noqa: S608
-        return [other for (other,) in self._wire.rows(query, [key]) if other and other > key]
+        return [other for (other,) in self._wire.few(query, [key]) if other and other > key]
 
     def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
         """As ``page``, the keys alone."""
@@ -160,10 +162,11 @@ class Reader:
         next_ = found[-1].decode() if len(found) == limit else None
         return [self._decoder.id(key) for key in found], next_
 
-    def count(self) -> int:
-        """The number of keys, counted here: one counting query would run out of time."""
-        query = f"SELECT DISTINCT block FROM {self._table}"  # noqa: S608
-        return sum(1 for _ in self._wire.rows(query, fetch=MAX_ROWS))
+    def count(self, range_: Json) -> int:
+        """The number of keys of a range, counted here: a counting query would run out of time."""
+        where, values = _between(range_, None)
+        query = f"SELECT DISTINCT block FROM {self._table}{where}"  # noqa: S608
+        return sum(1 for _ in self._wire.rows(query, values, fetch=MAX_ROWS))
 
     # ------------------------------------------------------------ by key
 

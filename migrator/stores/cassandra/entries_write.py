@@ -7,8 +7,9 @@ what is there and has to go gets a tombstone.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 from migrator.errors import DoesNotFit, Terminal
@@ -21,7 +22,7 @@ from migrator.stores.cassandra.entries_form import Cell, Change, Form, Raw, numb
 from migrator.stores.cassandra.entries_read import Reader, expired, key_of
 from migrator.stores.cassandra.table import Node
 from migrator.stores.cassandra.table_rows import EXPIRES, MAX_TTL
-from migrator.stores.cassandra.table_wire import Statement, Wire
+from migrator.stores.cassandra.table_wire import Statement, Unit, Wire
 from migrator.stores.cassandra.table_write import time_to_live
 
 MAX_KEY = 65_535
@@ -133,8 +134,11 @@ class Writer:
         by_key = {each.key: each for each in map(self._fitting, blocks)}
         before = self._reader.there(list(by_key))
         pairs = zip(by_key.values(), before, strict=True)
-        self._wire.run(self._whole(each, old or Raw(each.key)) for each, old in pairs)
+        self._wire.run(self._putting(each, old or Raw(each.key)) for each, old in pairs)
         return sum(each.size for each in by_key.values())
+
+    def _putting(self, each: Encoded, before: Raw) -> Unit:
+        return _unit(each.block.id, lambda: self._whole(each, before))
 
     def _whole(self, each: Encoded, before: Raw) -> list[Statement]:
         expires = each.block.expires
@@ -151,13 +155,18 @@ class Writer:
         return self._form.change(self._table, change)
 
     def _stamp(self, before: Raw) -> int:
-        return max(self._node.stamp(), before.stamp + 1)
+        """A stamp later than what lies there, and than any that was given for it before."""
+        before.stamp = max(self._node.stamp(), before.stamp + 1)
+        return before.stamp
 
     def delete(self, ids: Sequence[Value]) -> None:
         """Remove blocks; those that are not there are no error."""
-        keys = list(dict.fromkeys(self._key(id) for id in ids))
-        found = [raw for raw in self._reader.there(keys) if raw is not None]
-        self._wire.run([self._deletion(raw)] for raw in found)
+        by_key = {self._key(id): id for id in ids}
+        found = [raw for raw in self._reader.there(list(by_key)) if raw is not None]
+        self._wire.run(self._removing(by_key[raw.key], raw) for raw in found)
+
+    def _removing(self, id: Value, before: Raw) -> Unit:
+        return _unit(id, lambda: [self._deletion(before)])
 
     def _deletion(self, before: Raw) -> Statement:
         return Statement(
@@ -183,4 +192,9 @@ class Writer:
             if len(gone) == len(before.fields) and not cells:
                 self._unfit(patch.id, "", "a block has no entry")
             if cells or gone:
-                self._wire.run([self._change(before, cells, gone, before.expires)])
+                change = partial(self._change, before, cells, gone, before.expires)
+                self._wire.run([_unit(patch.id, change)])
+
+
+def _unit(id: Value, made: Callable[[], list[Statement]]) -> Unit:
+    return Unit(id, made(), made)

@@ -19,6 +19,7 @@ from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value, show
 from migrator.ports import Held, Json, Observer, Page, Statistics
+from migrator.retry import request
 from migrator.stores.cassandra import table_ddl as ddl
 from migrator.stores.cassandra import table_facts as facts
 from migrator.stores.cassandra.locator import Locator
@@ -68,10 +69,14 @@ class TableReading:
         self._spec: Spec = spec_of(at)
         self._table = ddl.name_in(node.keyspace, self._spec.table)
 
+    @property
+    def _wire(self) -> Wire:
+        return self._node.wire.at(self.where)
+
     # ------------------------------------------------------------ what is there
 
     def _info(self, table: str) -> TableInfo | None:
-        return table_info(self._node.wire, self._node.keyspace, table)
+        return table_info(self._wire, self._node.keyspace, table)
 
     @cached_property
     def _shape(self) -> Shape:
@@ -91,7 +96,7 @@ class TableReading:
 
     @cached_property
     def _reader(self) -> TableReader:
-        return TableReader(self._node.wire, self._shape, self._table)
+        return TableReader(self._wire, self._shape, self._table)
 
     @cached_property
     def _locator(self) -> Locator | None:
@@ -104,7 +109,7 @@ class TableReading:
                 where=self.where,
                 hint="leave id= out, so that the whole key of the table is the block key",
             )
-        return Locator(self._node.wire, self._shape, self._located)
+        return Locator(self._wire, self._shape, self._located)
 
     @property
     def _located(self) -> str:
@@ -122,7 +127,7 @@ class TableReading:
             "_partitions",
         ):
             self.__dict__.pop(name, None)
-        self._node.wire.forget()
+        self._wire.forget()
 
     # ------------------------------------------------------------ reading
 
@@ -215,9 +220,7 @@ class TableCollection(TableReading):
             names.append(self._spec.locator)
         found = {name: self._info(name) for name in names}
         ddl.check_made(shape, found, self.where)
-        ddl.check_types(
-            self._spec.types, user_types(self._node.wire, self._node.keyspace), self.where
-        )
+        ddl.check_types(self._spec.types, user_types(self._wire, self._node.keyspace), self.where)
         missing = [name for name in names if found[name] is None]
         if info is not None and missing and self.count():
             raise Refused(
@@ -227,7 +230,7 @@ class TableCollection(TableReading):
             )
         if info is None or missing or self._spec.indexes:
             for statement in ddl.creation(shape, self._node.keyspace):
-                self._node.wire.define(statement)
+                self._wire.define(statement)
         self.forget()
 
     def drop(self) -> None:
@@ -236,12 +239,12 @@ class TableCollection(TableReading):
         for name in names:
             if self._info(name) is not None:
                 table = ddl.name_in(self._node.keyspace, name)
-                self._node.wire.define(f"DROP TABLE IF EXISTS {table}")
-        made = user_types(self._node.wire, self._node.keyspace) if self._spec.types else {}
+                self._wire.define(f"DROP TABLE IF EXISTS {table}")
+        made = user_types(self._wire, self._node.keyspace) if self._spec.types else {}
         for name in reversed([name for name in self._spec.types if name in made]):
             with suppress(Terminal):  # another table still uses it
                 type_ = ddl.name_in(self._node.keyspace, name)
-                self._node.wire.define(f"DROP TYPE IF EXISTS {type_}")
+                self._wire.define(f"DROP TYPE IF EXISTS {type_}")
         self.forget()
 
     def schema(self) -> Json:
@@ -257,16 +260,17 @@ class TableCollection(TableReading):
         info = self._info(self._spec.table)
         if info is None:
             return []
-        return facts.findings(self._node.wire, self._node.keyspace, info, self._spec)
+        return facts.findings(self._wire, self._node.keyspace, info, self._spec)
 
     def count(self) -> int:
         """The number of rows, counted range by range: one query would run out of time."""
-        estimate = facts.estimate(self._node.wire, self._node.keyspace, self._spec.table)
-        return sum(map(self._reader.count, self.split(max(4, estimate // facts.COUNTED_AT_ONCE))))
+        estimate = facts.estimate(self._wire, self._node.keyspace, self._spec.table)
+        ranges = self.split(max(4, estimate // facts.COUNTED_AT_ONCE))
+        return sum(request(self._reader.count, range_) for range_ in ranges)
 
     def statistics(self) -> Statistics:
         """Counted where the server's estimate says that there are few; bytes from a sample."""
-        estimate = facts.estimate(self._node.wire, self._node.keyspace, self._spec.table)
+        estimate = facts.estimate(self._wire, self._node.keyspace, self._spec.table)
         exact = estimate < facts.COUNTED
         blocks = self.count() if exact else estimate
         listed = self._reader.listing(None, None, 100, list(self._shape.columns))
@@ -310,7 +314,7 @@ class TableCollection(TableReading):
     @cached_property
     def _writer(self) -> TableWriter:
         return TableWriter(
-            self._node.wire,
+            self._wire,
             self._shape,
             self._rows,
             self._node.keyspace,

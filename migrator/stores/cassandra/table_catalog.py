@@ -21,7 +21,7 @@ def table_info(wire: Wire, keyspace: str, table: str) -> TableInfo | None:
             int.from_bytes(position or b"", "big", signed=True),
             order == b"desc",
         )
-        for name, type_, kind, position, order in wire.rows(
+        for name, type_, kind, position, order in wire.few(
             "SELECT column_name, type, kind, position, clustering_order "
             "FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
             named,
@@ -31,29 +31,25 @@ def table_info(wire: Wire, keyspace: str, table: str) -> TableInfo | None:
         return None
     indexes = {
         (name or b"").decode(): (options or b"").hex()
-        for name, options in wire.rows(
+        for name, options in wire.few(
             "SELECT index_name, options FROM system_schema.indexes "
             "WHERE keyspace_name = ? AND table_name = ?",
             named,
         )
     }
-    ttl = next(
-        wire.rows(
-            "SELECT default_time_to_live FROM system_schema.tables "
-            "WHERE keyspace_name = ? AND table_name = ?",
-            named,
-        ),
-        (None,),
-    )[0]
-    return TableInfo(
-        columns, user_types(wire, keyspace), indexes, int.from_bytes(ttl or b"", "big")
+    lives = wire.few(
+        "SELECT default_time_to_live FROM system_schema.tables "
+        "WHERE keyspace_name = ? AND table_name = ?",
+        named,
     )
+    ttl = sum(int.from_bytes(life or b"", "big") for (life,) in lives)
+    return TableInfo(columns, user_types(wire, keyspace), indexes, ttl)
 
 
 def user_types(wire: Wire, keyspace: str) -> Types:
     """The user-defined types of a keyspace: each field's type, in their order."""
     found: dict[str, dict[str, str]] = {}
-    for name, names, types in wire.rows(
+    for name, names, types in wire.few(
         "SELECT type_name, field_names, field_types FROM system_schema.types "
         "WHERE keyspace_name = ?",
         [keyspace.encode()],

@@ -125,7 +125,7 @@ def estimate(wire: Wire, keyspace: str, table: str) -> int:
         "SELECT partitions_count FROM system.size_estimates "
         "WHERE keyspace_name = ? AND table_name = ?"
     )
-    rows = wire.rows(query, [keyspace.encode(), table.encode()])
+    rows = wire.few(query, [keyspace.encode(), table.encode()])
     return sum(int.from_bytes(count or b"", "big") for (count,) in rows)
 
 
@@ -161,7 +161,7 @@ def large_partitions(wire: Wire, keyspace: str, table: str) -> Iterator[tuple[st
         "SELECT mebibytes FROM system_views.max_partition_size "
         "WHERE keyspace_name = ? AND table_name = ?"
     )
-    for (size,) in wire.rows(query, [keyspace.encode(), table.encode()]):
+    for (size,) in wire.few(query, [keyspace.encode(), table.encode()]):
         largest = int.from_bytes(size or b"", "big")
         if largest > _LARGE_MIB:
             yield (

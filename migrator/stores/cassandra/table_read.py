@@ -11,7 +11,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from migrator.errors import Transient
 from migrator.ports import Json
+from migrator.retry import request
 from migrator.stores.cassandra.columns_nested import quoted
 from migrator.stores.cassandra.table_rows import deadline, side_of
 from migrator.stores.cassandra.table_shape import Shape
@@ -20,6 +22,7 @@ from migrator.stores.cassandra.table_wire import NOW, Bytes, Name, Row, Statemen
 
 # Longer than reading a row by its key takes.
 _EARLY_MS = 250
+MAX_ROWS = 5000
 
 
 @dataclass
@@ -39,6 +42,7 @@ class TableReader:
         self._table = table
         self._partition = shape.key.partition
         self._clustering = shape.key.clustering
+        self._at_once = MAX_ROWS
         self._token = f"token({', '.join(map(quoted, self._partition))})"
 
     # ------------------------------------------------------------ walking
@@ -47,19 +51,34 @@ class TableReader:
         """Up to ``limit`` rows of a range after a position, with these columns."""
         wanted: list[Name] = list(dict.fromkeys((*self._shape.key.columns, *names)))
         rows: list[Row] = []
+        whole = True
         for cql, values in self._steps(range_, position):
             query = _query(wanted, self._table, cql) + " LIMIT ?"
-            left = (limit - len(rows)).to_bytes(4, "big")
-            rows += self._wire.rows(query, [*values, left])
-            if len(rows) >= limit:
+            some, whole = request(self._some, query, values, limit - len(rows))
+            rows += some
+            if not whole:
                 break
         next_ = None
-        if len(rows) >= limit:
+        if not whole:
             next_ = [
                 None if x is None else x.hex() for x in rows[-1][: len(self._shape.key.columns)]
             ]
         found = [dict(zip(wanted, row, strict=True)) for row in rows]
         return Listed([row for row in found if self.is_row(row)], next_)
+
+    def _some(self, query: str, values: list[Bytes], most: int) -> tuple[list[Row], bool]:
+        """Up to so many rows of a query, and whether these are all of them.
+
+        What is not answered in time is asked for anew with half the rows (C56).
+        """
+        most = min(most, self._at_once)
+        try:
+            found = list(self._wire.rows(query, [*values, most.to_bytes(4, "big")]))
+        except Transient:
+            self._at_once = max(1, most // 2)
+            raise
+        self._at_once = min(MAX_ROWS, 2 * self._at_once)
+        return found, len(found) < most
 
     def is_row(self, row: Values) -> bool:
         """Whether it is a row, not a partition's static columns alone."""
@@ -99,7 +118,7 @@ class TableReader:
         """Other partitions of the same token that come later: rare, but not to be passed over."""
         where = f" WHERE {self._token} = token({_marks(self._partition)})"
         query = _query(self._partition, self._table, where, "DISTINCT ")
-        beside = [list(row) for row in self._wire.rows(query, partition)]
+        beside = [list(row) for row in self._wire.few(query, partition)]
         if partition in beside:
             beside = beside[beside.index(partition) + 1 :]
         where = " AND ".join(f"{quoted(column)} = ?" for column in self._partition)
@@ -153,7 +172,7 @@ class TableReader:
         """Some rows of one partition."""
         where = " AND ".join(f"{quoted(column)} = ?" for column in self._partition)
         query = _query(names, self._table, f" WHERE {where} LIMIT ?")
-        rows = self._wire.rows(query, [*key, limit.to_bytes(4, "big")])
+        rows = self._wire.few(query, [*key, limit.to_bytes(4, "big")])
         return [dict(zip(names, row, strict=True)) for row in rows]
 
 

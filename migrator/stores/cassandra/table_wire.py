@@ -8,17 +8,25 @@ them is quoted, and whatever comes from a user is a bound value.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from cassandra.cluster import Session
 from cassandra.protocol import ResultMessage, _ProtocolHandler, read_int
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, BoundStatement
 
+from migrator.errors import Transient
+from migrator.model.value import Value
+from migrator.retry import again, check, request
 from migrator.stores.cassandra.edge import edge
 
+R = TypeVar("R")
+T = TypeVar("T")
 UNSET = UNSET_VALUE
 Bytes: TypeAlias = bytes | None
 Row: TypeAlias = tuple[Bytes, ...]
@@ -69,8 +77,25 @@ class Statement:
         return sum(len(x) for x in self.values if type(x) is bytes) + 8 * len(self.values) + 40
 
 
+@dataclass(frozen=True)
+class Unit:
+    """What a write does to one block, several statements in a logged batch.
+
+    ``anew`` makes them again, should the first try come to nothing or to an unknown end: with a
+    later stamp, or a list would have its elements twice, and with the time that is left to live.
+    """
+
+    id: Value
+    first: Sequence[Statement]
+    anew: Callable[[], Sequence[Statement]]
+
+
 class Wire:
-    """Sends statements on a session with ``RawHandler``."""
+    """Sends statements on a session with ``RawHandler``.
+
+    What it sends for itself in a call goes again by itself where it fails for now; ``rows`` alone
+    leaves that to who asks.
+    """
 
     def __init__(self, session: Session, where: str) -> None:
         self._session = session
@@ -78,17 +103,26 @@ class Wire:
         self._prepared: dict[str, Any] = {}
         self._lock = threading.Lock()
 
+    def at(self, where: str) -> Wire:
+        """The same, whose errors name a table."""
+        named = copy(self)
+        named._where = where
+        return named
+
     def _bound(self, statement: Statement) -> BoundStatement:
         prepared = self._prepared.get(statement.cql)
         if prepared is None:
-            with edge(self._where):
-                prepared = self._session.prepare(statement.cql)
+            prepared = request(self._prepare, statement.cql)
             with self._lock:
                 self._prepared[statement.cql] = prepared
         bound = BoundStatement(prepared)
         bound.values = list(statement.values)
         bound.fetch_size = statement.fetch
         return bound
+
+    def _prepare(self, cql: str) -> Any:
+        with edge(self._where):
+            return self._session.prepare(cql)
 
     def forget(self) -> None:
         """Prepare anew: the tables have changed."""
@@ -108,54 +142,82 @@ class Wire:
         with edge(self._where):
             yield from self._session.execute(bound)
 
+    def few(self, cql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """The rows of a query that has few."""
+        return request(lambda: list(self.rows(cql, values)))
+
     def each(self, statements: Iterable[Statement]) -> Iterator[list[Row]]:
         """The rows of many small queries, in their order."""
-        waiting = iter(statements)
-        under_way = [
-            self._session.execute_async(self._bound(s)) for s in islice(waiting, IN_FLIGHT)
-        ]
-        at = 0
-        while at < len(under_way):
-            with edge(self._where):
-                found = list(under_way[at].result())
-            under_way[at] = None
-            at += 1
-            following = next(waiting, None)
-            if following is not None:
-                under_way.append(self._session.execute_async(self._bound(following)))
-            yield found
+        yield from self._answers(statements, self._ask, self._answer)
 
-    def run(self, units: Iterable[Sequence[Statement]]) -> None:
-        """Carry out units of writing, many at once; several statements are a logged batch.
+    def _ask(self, statement: Statement) -> Any:
+        return self._session.execute_async(self._bound(statement))
 
-        Waits for all that were sent; then raises the first error.
+    def _answer(self, _: Statement, future: Any) -> list[Row]:
+        with edge(self._where):
+            return list(future.result())
+
+    def run(self, units: Iterable[Unit]) -> None:
+        """Carry out units of writing, many at once.
+
+        Waits for all that were sent; then raises the first error. Raises DoesNotFit, naming the
+        block, where the server takes the others.
         """
-        waiting = iter(units)
-        under_way: list[Any] = []
-        failed: BaseException | None = None
-        for unit in waiting:
-            if len(under_way) >= IN_FLIGHT:
-                failed = self._settled(under_way.pop(0), failed)
-            if failed is not None:
-                break
-            under_way.append(self._session.execute_async(self._unit(unit)))
-        for future in under_way:
-            failed = self._settled(future, failed)
-        if failed is not None:
-            raise failed
+        for _ in self._answers(units, self._put, self._done, self._put_anew):
+            pass
 
-    def _settled(self, future: Any, failed: BaseException | None) -> BaseException | None:
-        try:
-            with edge(self._where, writing=True):
-                future.result()
-        except Exception as error:  # noqa: BLE001 - raised again once nothing is under way
-            return failed or error
-        return failed
+    def _put(self, unit: Unit) -> Any:
+        return self._session.execute_async(self._together(unit.first))
 
-    def _unit(self, unit: Sequence[Statement]) -> Any:
-        if len(unit) == 1:
-            return self._bound(unit[0])
+    def _put_anew(self, unit: Unit) -> Any:
+        return self._session.execute_async(self._together(unit.anew()))
+
+    def _done(self, unit: Unit, future: Any) -> None:
+        with edge(self._where, writing=True, key=unit.id):
+            future.result()
+
+    def _together(self, statements: Sequence[Statement]) -> Any:
+        if len(statements) == 1:
+            return self._bound(statements[0])
         batch = BatchStatement(BatchType.LOGGED)
-        for statement in unit:
+        for statement in statements:
             batch.add(self._bound(statement))
         return batch
+
+    def _answers(
+        self,
+        asked: Iterable[R],
+        begin: Callable[[R], Any],
+        end: Callable[[R, Any], T],
+        repeat: Callable[[R], Any] | None = None,
+    ) -> Iterator[T]:
+        """The answers to many requests, in their order; up to IN_FLIGHT are under way at once.
+
+        One that fails for now is begun again (by ``repeat``) while the others go on. However this
+        ends, none is under way any more (C71).
+        """
+        waiting = iter(asked)
+        under_way: deque[tuple[R, Any]] = deque()
+
+        def send_more() -> None:
+            for one in islice(waiting, IN_FLIGHT - len(under_way)):
+                check()
+                under_way.append((one, begin(one)))
+
+        def send_again(one: R) -> T:
+            return end(one, (repeat or begin)(one))
+
+        try:
+            send_more()
+            while under_way:
+                one, future = under_way.popleft()
+                try:
+                    answer = end(one, future)
+                except Transient as error:
+                    answer = again(error, send_again, one)
+                send_more()
+                yield answer
+        finally:
+            for _, future in under_way:
+                with suppress(Exception):
+                    future.result()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 
 from migrator.errors import DoesNotFit, Terminal
 from migrator.model.block import Address, Block, Patch
@@ -25,7 +26,7 @@ from migrator.stores.cassandra.projections import Projected, delete, insert
 from migrator.stores.cassandra.table_read import TableReader, all_columns
 from migrator.stores.cassandra.table_rows import Damaged, Row, Rows, numbers
 from migrator.stores.cassandra.table_shape import Column, Shape
-from migrator.stores.cassandra.table_wire import UNSET, Name, Statement, Values, Wire
+from migrator.stores.cassandra.table_wire import UNSET, Name, Statement, Unit, Values, Wire
 
 # Cassandra refuses a batch of over 50 KiB, by its default settings.
 BATCH_BYTES = 40_000
@@ -95,27 +96,32 @@ class TableWriter:
         return self._put(list(zip(rows, old, strict=True)))
 
     def _put(self, pairs: Sequence[tuple[Row, Old]]) -> int:
-        units: list[list[list[Statement]]] = []
-        gone: list[Old] = []
+        writes: list[Sequence[Unit]] = []
+        gone: list[tuple[Value, Old]] = []
         for row, old in pairs:
             if row.expires is not None and row.expires <= time.time() * 1000:
-                gone.append(old)  # a deadline already reached is a delete (R10)
+                gone.append((row.id, old))  # a deadline already reached is a delete (R10)
             else:
-                units.append(self._stages(row, old))
-        self._send(units)
+                writes.append(self._putting(row, old))
+        self._send(writes)
         self._remove(gone)
-        return sum(s.size for stages in units for stage in stages for s in stage)
+        return sum(s.size for stages in writes for stage in stages for s in stage.first)
 
-    def _send(self, units: Iterable[Sequence[Sequence[Statement]]]) -> None:
-        """Carry out units of stages: what has one stage at once, the others one by one."""
-        single: list[Sequence[Sequence[Statement]]] = []
-        several: list[Sequence[Sequence[Statement]]] = []
-        for stages in units:
-            (single if len(stages) == 1 else several).append(stages)
-        self._wire.run(stages[0] for stages in single)
-        for stages in several:
-            for stage in stages:
-                self._wire.run([stage])
+    def _putting(self, row: Row, old: Old) -> list[Unit]:
+        """The units that put a row, to be carried out one after another."""
+
+        def unit(number: int, stage: Sequence[Statement]) -> Unit:
+            return Unit(row.id, stage, lambda: self._stages(row, old)[number])
+
+        return list(starmap(unit, enumerate(self._stages(row, old))))
+
+    def _send(self, writes: Sequence[Sequence[Unit]]) -> None:
+        """Carry out what has one stage at once, the others stage by stage."""
+        self._wire.run(stages[0] for stages in writes if len(stages) == 1)
+        for stages in writes:
+            if len(stages) > 1:
+                for stage in stages:
+                    self._wire.run([stage])
 
     def _id(self, row: Row) -> PrimaryKey:
         return tuple(row.values[name] for name in self._shape.id)
@@ -142,7 +148,9 @@ class TableWriter:
         return [*([change] for change in beside), [full], *([turn] if turn else [])]
 
     def _stamp(self, old: Old) -> int:
-        return max(self._now(), old.stamp + 1)
+        """A stamp later than what lies there, and than any that was given for it before."""
+        old.stamp = max(self._now(), old.stamp + 1)
+        return old.stamp
 
     # ------------------------------------------------------------ what lies there
 
@@ -235,8 +243,12 @@ class TableWriter:
         ]
         if all(x is UNSET or self._is_key(n) for n, x in zip(self._columns, values, strict=True)):
             return
-        stamp, ttl = _signed(self._stamp(old)), time_to_live(row.expires)
-        self._wire.run([[insert(self._table, self._columns, values, stamp, ttl)]])
+
+        def change() -> list[Statement]:
+            stamp, ttl = _signed(self._stamp(old)), time_to_live(row.expires)
+            return [insert(self._table, self._columns, values, stamp, ttl)]
+
+        self._wire.run([Unit(row.id, change(), change)])
 
     def _is_key(self, name: str) -> bool:
         return name in self._shape.key.columns
@@ -245,19 +257,19 @@ class TableWriter:
 
     def delete(self, addresses: Sequence[Address]) -> None:
         """Remove blocks with all that follows from them."""
-        ids: dict[PrimaryKey, Value] = {}
+        ids: dict[PrimaryKey, Address] = {}
         for address in addresses:
             values = self._rows.key_of(address.id)
             if values is not None:
-                ids[tuple(values[name] for name in self._shape.id)] = address.place
-        olds = self.old(list(ids))
+                ids[tuple(values[name] for name in self._shape.id)] = address
+        named = list(zip(ids.values(), self.old(list(ids)), strict=True))
         strays = [
-            Old(key)
-            for old, key in zip(olds, map(self._place, ids.values()), strict=True)
-            if key is not None and key != old.key
+            (address, Old(key))
+            for address, old in named
+            if (key := self._place(address.place)) is not None and key != old.key
         ]
-        self._look(strays)
-        self._remove([*olds, *strays])
+        self._look([old for _, old in strays])
+        self._remove([(address.id, old) for address, old in (*named, *strays)])
 
     def _place(self, place: Value) -> PrimaryKey | None:
         """The primary key that an address names, where the block key does not give it."""
@@ -266,21 +278,23 @@ class TableWriter:
         parts = tuple(part for part in place if type(part) is bytes)
         return parts if len(parts) == len(place) == len(self._shape.key.columns) else None
 
-    def _remove(self, olds: Sequence[Old]) -> None:
-        units = []
-        for old in olds:
-            if old.key is None:
-                continue
+    def _remove(self, olds: Sequence[tuple[Value, Old]]) -> None:
+        there = [(id, old, old.key) for id, old in olds if old.key is not None]
+        self._wire.run(self._removing(id, old, key) for id, old, key in there)
+        if self._static:
+            self._sweep([key for _, _, key in there])
+
+    def _removing(self, id: Value, old: Old, key: PrimaryKey) -> Unit:
+        def made() -> list[Statement]:
             stamp = _signed(self._stamp(old))
-            unit = [delete(self._table, self._shape.key.columns, old.key, stamp)]
+            unit = [delete(self._table, self._shape.key.columns, key, stamp)]
             for projected in self._projected:
                 unit += projected.changes(None, old.row, (), stamp, time_to_live(None))
             if self._locator is not None:
-                unit.append(self._locator.remove(old.key, stamp))
-            units.append(unit)
-        self._wire.run(units)
-        if self._static:
-            self._sweep([old.key for old in olds if old.key is not None])
+                unit.append(self._locator.remove(key, stamp))
+            return unit
+
+        return Unit(id, made(), made)
 
     def _sweep(self, keys: Iterable[PrimaryKey]) -> None:
         """Remove the static columns of partitions that have no row any more."""
@@ -292,9 +306,10 @@ class TableWriter:
             if found and not self._reader.is_row(found[0]):
                 written = map(latest, (found[0][name] for name in stamps), columns)
                 stamp = max([self._now(), *(1 + (at or 0) for at in written)])
-                where = self._shape.key.partition
-                names = tuple(self._static)
-                self._wire.run([[_delete_columns(self._table, names, where, partition, stamp)]])
+                where, names = self._shape.key.partition, tuple(self._static)
+                # Nothing is put here: sent again as it was, it does the same.
+                gone = [_delete_columns(self._table, names, where, partition, stamp)]
+                self._wire.run([Unit(None, gone, gone.copy)])
 
     # ------------------------------------------------------------ static columns
 

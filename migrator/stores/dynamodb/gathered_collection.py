@@ -13,6 +13,7 @@ from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value, show
 from migrator.ports import Held, Json, Observer, Page, Statistics
+from migrator.retry import request as by_retry
 from migrator.stores.dynamodb import facts, findings, keys, sizes
 from migrator.stores.dynamodb.codec import Item, Unreadable
 from migrator.stores.dynamodb.gathered import GatheredShape, Gatherer, Seen
@@ -307,10 +308,14 @@ class GatheredCollection:
         sent = self._switcher.create(new)
         for place, items, id in batch.values():
             if place in there:
-                sent += self._switcher.replace(place, items, id)
+                # Conditions make a block's requests one: what fails is looked at anew.
+                sent += by_retry(self._switcher.replace, place, items, id)
         if self._locator is not None:
-            self._locator.finish(batch, moved, self._switcher.delete)
+            self._locator.finish(batch, moved, self._remove)
         return sent
+
+    def _remove(self, place: Place, id: Value) -> None:
+        by_retry(self._switcher.delete, place, id)
 
     def _there(self, places: Sequence[Place]) -> set[Place]:
         """The places where something may lie already.
@@ -371,9 +376,9 @@ class GatheredCollection:
             else:
                 place = place_of(self._walker, [address.id])[0]
             if place is not None:
-                self._switcher.delete(place, address.id)
+                self._remove(place, address.id)
             if self._locator is not None:
-                self._locator.forget(address.id, place, self._switcher.delete)
+                self._locator.forget(address.id, place, self._remove)
 
     # ------------------------------------------------------------ what fits
 

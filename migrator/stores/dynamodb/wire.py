@@ -18,12 +18,16 @@ import msgspec
 from botocore import xform_name
 
 from migrator.errors import Transient
+from migrator.retry import request as by_retry
 from migrator.stores.dynamodb.edge import edge
 
 Answer: TypeAlias = dict[str, Any]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+# What a page takes many of, and is idempotent by itself: each may go again alone. The outcome of a
+# condition may be that of the first sending, so other requests go again with all around them.
+_ALONE = frozenset({"BatchGetItem", "BatchWriteItem", "GetItem", "Query", "Scan"})
 _ROUNDS = 8
 _FIRST_WAIT = 0.05
 
@@ -95,6 +99,13 @@ class Wire:
 
         Raises Transient, Terminal or DoesNotFit; Condition and Unsupported for their callers.
         """
+        if operation in _ALONE:
+            return by_retry(self._send, operation, request, where, key, writing)
+        return self._send(operation, request, where, key, writing)
+
+    def _send(
+        self, operation: str, request: Mapping[str, Any], where: str, key: object, writing: bool
+    ) -> Answer:
         bucket = self.writes if writing else self.reads
         bucket.wait()
         self._local.body = _encode(request)
@@ -135,18 +146,24 @@ def until_done(
     ``send`` gives what it could not do; ``left`` tells a person what that is. After some rounds
     it raises Transient: who called must not go on as if all were done.
     """
-    todo, wait = first, _FIRST_WAIT
-    for attempt in range(_ROUNDS):
-        rest = send(todo)
-        if not rest:
-            return
-        if attempt < _ROUNDS - 1:
-            time.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311
-            # Part of it went through: the table has some capacity, so the pauses start anew.
-            wait = _FIRST_WAIT if len(str(rest)) < len(str(todo)) // 2 else min(wait * 2, 3.0)
-        todo = rest
-    raise Transient(
-        f"DynamoDB has left undone: {left(todo)}",
-        where=where,
-        hint="the table has too little capacity; the run tries again from where it stands",
-    )
+    todo = first
+
+    def rounds() -> None:
+        nonlocal todo
+        wait = _FIRST_WAIT
+        for attempt in range(_ROUNDS):
+            rest = send(todo)
+            if not rest:
+                return
+            if attempt < _ROUNDS - 1:
+                time.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311
+                # Part of it went through: the table has some capacity, so the pauses start anew.
+                wait = _FIRST_WAIT if len(str(rest)) < len(str(todo)) // 2 else min(wait * 2, 3.0)
+            todo = rest
+        raise Transient(
+            f"DynamoDB has left undone: {left(todo)}",
+            where=where,
+            hint="the table has too little capacity; the run tries again from where it stands",
+        )
+
+    by_retry(rounds)

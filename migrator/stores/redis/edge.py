@@ -101,6 +101,11 @@ def _word(error: Exception, text: str) -> str:
     return text.partition(" ")[0]
 
 
+def later(error: Exception) -> bool:
+    """Whether the same may be done later, or on another server."""
+    return _word(error, str(error)) in _LATER
+
+
 def moved(error: Exception) -> bool:
     """Whether the topology that this request went by is out of date."""
     return _word(error, str(error)) in ("MOVED", "ASK", "READONLY", "CLUSTERDOWN")

@@ -2,8 +2,8 @@
 
 A *unit* is what must happen in one step on one key (or one hash tag): a single command, or
 several in MULTI. The same code serves one server and a cluster: units are grouped by server,
-sent in one go, and answered in their order. Nothing is repeated here, and no redirection is
-followed: the topology is forgotten and the engine sends the batch again.
+sent in one go, and answered in their order. No redirection is followed: the topology is forgotten,
+and what was not done is sent again, by ``retry.request``, to where it belongs then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from redis import exceptions as e
 from redis.connection import Connection, ConnectionPool
 
 from migrator.errors import MigratorError, Transient
-from migrator.stores.redis import edge
+from migrator.retry import elsewhere, request
+from migrator.stores.redis import edge, names
 from migrator.stores.redis.settings import Address, Servers
 
 Arg: TypeAlias = bytes | str | int
@@ -86,10 +87,11 @@ class Wire:
         known = list(dict.fromkeys((*self.servers.seeds, *self._pools)))
         for address in known:
             try:
-                answer = self.ask(address, ("CLUSTER", "SLOTS"))
-            except Transient:
+                answer = self._ask(address, ("CLUSTER", "SLOTS"))
+            except Transient as error:
                 if address == known[-1]:
                     raise
+                elsewhere(error)
                 continue
             found = [
                 (int(first), int(last), Address((host or b"").decode() or address.host, int(port)))
@@ -151,7 +153,20 @@ class Wire:
             pool.release(connection)
 
     def ask(self, address: Address, *commands: Command) -> Reply:
-        """Send commands to one server; the answer to the last. Raises for a refusal."""
+        """Send commands to one master; the answer to the last. Raises for a refusal."""
+        return request(self._ask_master, address, *commands)
+
+    def _ask_master(self, address: Address, *commands: Command) -> Reply:
+        if address not in self.masters():
+            raise Transient(
+                f"{address.host}:{address.port} is no master any more",
+                where=self.where,
+                hint="it is tried again with the masters of now",
+                stale=True,
+            )
+        return self._ask(address, *commands)
+
+    def _ask(self, address: Address, *commands: Command) -> Reply:
         with self._connection(address, writing=False) as connection:
             replies = _exchange(connection, commands)
         for reply in replies:
@@ -162,27 +177,41 @@ class Wire:
     def run(self, units: Sequence[Unit], *, writing: bool = False) -> list[list[Reply]]:
         """Carry out units; for each the answers to its commands, refusals as exceptions.
 
-        Raises Transient where a whole request failed.
+        What fails for now is sent again by itself. Raises Transient where that was in vain.
         """
-        groups: dict[Address, list[int]] = {}
-        for i, unit in enumerate(units):
-            groups.setdefault(self.master_of(unit.key), []).append(i)
         answers: list[list[Reply]] = [[] for _ in units]
-        for address, members in groups.items():
-            batches = self._batches([units[i] for i in members])
-            commands = [c for batch in batches for c in _wrapped(batch)]
-            if writing and self.servers.replicas:
-                commands.append(("WAIT", self.servers.replicas, self.servers.replicas_ms))
-            with self._connection(address, writing) as connection:
-                replies = _exchange(connection, commands)
-            if writing and self.servers.replicas:
-                self._check_replicas(replies.pop())
-            sorted_out = _unwrapped(batches, replies)
-            for i, answer in zip(members, sorted_out, strict=True):
-                answers[i] = answer
-                if any(isinstance(reply, Exception) and edge.moved(reply) for reply in answer):
+        left = set(range(len(units)))
+
+        def send() -> None:
+            """Carry out what is left."""
+            groups: dict[Address, list[int]] = {}
+            for i in sorted(left):
+                groups.setdefault(self.master_of(units[i].key), []).append(i)
+            for address, members in groups.items():
+                done = self._run_at(address, [units[i] for i in members], writing)
+                for i, answer in zip(members, done, strict=True):
+                    answers[i] = answer
+                    if not _asked_to_wait(answer):
+                        left.discard(i)
+                for i in (i for i in members if i in left):
                     self._forget_topology()
+                    refused = next(r for r in answers[i] if isinstance(r, Exception))
+                    raise self.refusal(refused, name=names.shown(units[i].key))
+
+        request(send)
         return answers
+
+    def _run_at(self, address: Address, units: Sequence[Unit], writing: bool) -> list[list[Reply]]:
+        """Carry out units whose keys lie on one server, in one request."""
+        batches = self._batches(units)
+        commands = [c for batch in batches for c in _wrapped(batch)]
+        if writing and self.servers.replicas:
+            commands.append(("WAIT", self.servers.replicas, self.servers.replicas_ms))
+        with self._connection(address, writing) as connection:
+            replies = _exchange(connection, commands)
+        if writing and self.servers.replicas:
+            self._check_replicas(replies.pop())
+        return _unwrapped(batches, replies)
 
     def _batches(self, units: Sequence[Unit]) -> list[list[Unit]]:
         """Units that share one MULTI: on one server several, in a cluster each its own."""
@@ -272,6 +301,11 @@ class Session:
     def end(self) -> None:
         if self._watches and self._connection.is_connected:
             _exchange(self._connection, [("UNWATCH",)])
+
+
+def _asked_to_wait(answer: list[Reply]) -> bool:
+    """Whether a unit was not carried out, and may be later, perhaps elsewhere."""
+    return any(isinstance(reply, Exception) and edge.later(reply) for reply in answer)
 
 
 def _is_single(batch: list[Unit]) -> bool:
