@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
+from migrator import commands
 from migrator.gateway import Gateway, Terms
 from migrator.model.phase import Phase
-from migrator.settings import load_settings
-from migrator.state import Control, LiveState, Run, open_control
+from migrator.planning.file import encode_plan
+from migrator.state import LiveState, Run
 from migrator.state.gateways import Gateways, has_acknowledged, is_armed, wait_for
 from tests.engine.games import make_project
 
@@ -21,23 +21,16 @@ def opened(config: Path, terms: Terms = QUICK) -> Gateway:
     return Gateway.open("Game", config, "test", terms=terms)
 
 
-@contextmanager
-def control_of(config: Path) -> Iterator[Control]:
-    settings = load_settings(config, "test")
-    control = open_control(settings.control_store(), "test")
-    try:
-        yield control
-    finally:
-        control.close()
-
-
 class Owner:
     """The owner of a run as far as gateways see it: it moves nothing but the control row."""
 
-    def __init__(self, control: Control, phase: Phase = Phase.SHADOW_READ) -> None:
-        self.control = control
+    def __init__(
+        self, project: commands.Project, phase: Phase = Phase.SHADOW_READ, live: bool = True
+    ) -> None:
+        self.control = control = project.control
         self.gateways = Gateways(control)
-        self.run = control.start("0001", "f", "{}", [("Game", "old:games", "new:games")], live=True)
+        plan = encode_plan(commands.plan(project, "0001")).decode()
+        self.run = control.start("0001", "f", plan, [("Game", "old:games", "new:games")], live)
         self.live = LiveState(control, self.run.id)
         for step in list(Phase)[1 : phase.rank + 1]:
             self.run = control.advance(self.run, step)
@@ -73,4 +66,4 @@ def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.005)
 
 
-__all__ = ["QUICK", "Owner", "Run", "control_of", "make_project", "opened", "until"]
+__all__ = ["QUICK", "Owner", "Run", "make_project", "opened", "until"]

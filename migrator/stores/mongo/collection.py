@@ -204,8 +204,10 @@ class MongoCollection:
         self._patcher.patch(patches)
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        if held is None and isinstance(change, Block):
+            return self._writer.insert(change)
         if held is None:
-            return self._writer.insert(change) if isinstance(change, Block) else change is None
+            return self.read([id]) == [None]
         return self._patcher.exchange(id, held, change)
 
     def delete(self, addresses: Sequence[Address]) -> None:

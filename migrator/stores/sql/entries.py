@@ -22,6 +22,7 @@ from migrator.stores.sql.entries_read import CHUNK, EntriesReader
 from migrator.stores.sql.entries_schema import LARGEST, bounds
 from migrator.stores.sql.errors import is_unique
 from migrator.stores.sql.live import EntriesLive
+from migrator.stores.sql.upsert import attempt
 
 if TYPE_CHECKING:
     from migrator.stores.sql.store import SqlStore
@@ -219,7 +220,7 @@ class EntriesCollection(EntriesReader, EntriesLive):
     def _is_first(self, connection: Connection, head: Row) -> bool:
         """Take a key that nobody has; False where somebody was faster."""
         try:
-            with connection.begin_nested():
+            with attempt(connection):
                 connection.execute(sa.insert(self.tables.blocks), [head])
         except sa.exc.IntegrityError as error:
             if not is_unique(error):

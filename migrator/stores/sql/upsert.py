@@ -6,6 +6,7 @@ thousands of rows, and no literal anywhere. SQLite and MySQL take rows.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from operator import itemgetter
 from typing import Any
 
@@ -18,6 +19,14 @@ from migrator.stores.sql.unfold import Written
 
 _MANY = 100
 _GIVEN = "migrator_given"
+
+
+def attempt(connection: Connection) -> AbstractContextManager[object]:
+    """For a statement that may fail while its transaction goes on.
+
+    PostgreSQL needs a savepoint for that; on MySQL one would be gone after a deadlock, and hide it.
+    """
+    return connection.begin_nested() if connection.dialect.name == "postgresql" else nullcontext()
 
 
 def upsert(

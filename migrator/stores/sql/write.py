@@ -27,7 +27,7 @@ from migrator.stores.sql.keys import among, bind
 from migrator.stores.sql.rows import Found
 from migrator.stores.sql.shape import Node, unique_keys
 from migrator.stores.sql.unfold import Form, Unfolded, Written, canonical, form, unfold
-from migrator.stores.sql.upsert import insert, update, upsert
+from migrator.stores.sql.upsert import attempt, insert, update, upsert
 
 if TYPE_CHECKING:
     from migrator.stores.sql.tables import TablesCollection
@@ -230,7 +230,7 @@ class Writer:
         """Take a key that nobody has; False where somebody was faster."""
         rows = unfolded.rows[self.root]
         try:
-            with connection.begin_nested():
+            with attempt(connection):
                 if self.dialect == "mysql":
                     insert(connection, self.root, rows)
                 else:

@@ -20,6 +20,7 @@ from migrator.testing.contract.case import (
     FixedSchema,
     game,
 )
+from migrator.testing.contract.exchanging import ExchangePromises
 from migrator.testing.contract.holding import ObserverPromises, ValuePromises
 from migrator.testing.contract.reading import KeyPromises, LifePromises, PagePromises
 from migrator.testing.contract.together import StatedPromises, TogetherPromises
@@ -37,6 +38,7 @@ class StoreContract(
     KeyPromises,
     WritePromises,
     PatchPromises,
+    ExchangePromises,
     DeletePromises,
     ExpiryPromises,
     ValuePromises,

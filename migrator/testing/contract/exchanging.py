@@ -1,0 +1,81 @@
+"""Promises of stores that change a block on condition that it is still what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from migrator.errors import Transient
+from migrator.exchange import Exchanging
+from migrator.model.block import Patch
+from migrator.testing.contract.case import by_capability
+from migrator.testing.contract.harness import Harness, Make, Place, assert_holds, difference
+
+_TRIES = 200
+
+
+def _settled(exchange: Callable[[], bool]) -> bool:
+    """The answer, asked again where the store wants it; an exchange may be sent twice."""
+    for _ in range(_TRIES):
+        try:
+            return exchange()
+        except Transient:
+            continue
+    raise AssertionError("it asks again and again")
+
+
+class ExchangePromises(Harness):
+    """Changes on condition."""
+
+    @pytest.fixture(params=["EAO", "ROUNDS"])
+    def guarded(self, request: pytest.FixtureRequest, make: Make) -> tuple[Place, Exchanging]:
+        """A fresh collection of a store that exchanges."""
+        if (case := request.getfixturevalue("case")).excluded(f"representation {request.param}"):
+            by_capability(f"no representation {request.param}: {case}")
+        place = make(request.param)
+        if not isinstance(place.collection, Exchanging):
+            by_capability("it does not change blocks on condition")
+        return place, place.collection
+
+    def test_exchange_on_condition(self, guarded: tuple[Place, Exchanging]) -> None:
+        place, collection = guarded
+        key = place.case.key(1)
+        small, large, other = (place.block(key, rounds=n) for n in (2, 3, 4))
+        beside = place.block(place.case.key(2))
+        place.collection.write([beside])
+        assert collection.exchange(key, None, None)
+        assert not collection.exchange(key, small, large)
+        assert not collection.exchange(key, small, None)
+        assert collection.exchange(key, None, small)
+        assert not collection.exchange(key, None, other)
+        assert not collection.exchange(key, None, None)
+        assert_holds(place.collection, [small, beside])
+        assert not collection.exchange(key, other, large)
+        assert not collection.exchange(key, other, None)
+        assert collection.exchange(key, small, Patch(key, *difference(small, large)))
+        assert not collection.exchange(key, small, Patch(key, *difference(small, other)))
+        assert_holds(place.collection, [large, beside])
+        assert collection.exchange(key, large, small)
+        assert_holds(place.collection, [small, beside])
+        assert collection.exchange(key, small, None)
+        assert_holds(place.collection, [beside])
+
+    def test_one_of_several_exchanges_takes_place(self, guarded: tuple[Place, Exchanging]) -> None:
+        place, collection = guarded
+        key = place.case.key(1)
+        steps = [place.block(key, rounds=n) for n in range(1, 7)]
+
+        def take(number: int) -> bool:
+            before = steps[number - 1] if number else None
+            return _settled(lambda: collection.exchange(key, before, steps[number]))
+
+        with ThreadPoolExecutor(4) as pool:
+            for number in range(len(steps)):
+                taken = list(pool.map(take, [number] * 4))
+                # Sent again after a doubtful answer one may find its own work done.
+                assert taken.count(True) <= 1
+                (found,) = place.collection.read([key])
+                assert found is not None
+                assert found.entries == steps[number].entries

@@ -1,0 +1,281 @@
+"""Leases and the fence, with real processes: nothing acknowledged is lost over a swap."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator import commands
+from migrator.errors import Refused
+from migrator.gateway import Stopped
+from migrator.model.phase import Phase
+from migrator.state.gateways import GatewayLease, Watch
+from tests.engine.games import contents, fill, source, target
+from tests.gateway.kit import QUICK, Owner, make_project, opened, until
+from tests.gateway.writers import Writer
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    config = make_project(tmp_path)
+    with commands.Project(config, "test") as project:
+        source(project).create()
+        target(project).create()
+    return config
+
+
+@pytest.fixture
+def owner(config: Path) -> Iterator[Owner]:
+    with commands.Project(config, "test") as project:
+        yield Owner(project)
+
+
+Spawn = Callable[[str], Writer]
+
+
+@pytest.fixture
+def spawn(config: Path) -> Iterator[Spawn]:
+    made: list[Writer] = []
+
+    def start(name: str) -> Writer:
+        made.append(Writer(config, name).start())
+        return made[-1]
+
+    yield start
+    for writer in made:
+        if not writer.waited:
+            writer.kill()
+
+
+def side(config: Path, name: str) -> dict[object, dict[str, object]]:
+    with commands.Project(config, "test") as project:
+        return contents((source if name == "source" else target)(project))  # type: ignore[return-value]
+
+
+def carry(config: Path, to: str) -> None:
+    """What a mirror has done by the end of a drain: both sides are equal."""
+    with commands.Project(config, "test") as project:
+        ends = source(project), target(project)
+        old, new = ends if to == "target" else ends[::-1]
+        new.drop()
+        fill(new, contents(old).items())
+
+
+def swap(owner: Owner, config: Path, to: str) -> list[str]:
+    """A whole swap; the primary must stand still from the fence on."""
+    owner.arm()
+    lapsed = owner.fence()
+    still = side(config, "source" if to == "target" else "target")
+    carry(config, to)
+    owner.flip(to)
+    assert side(config, to) == still
+    owner.release()
+    return lapsed
+
+
+def more(writers: list[Writer], lines: int = 3) -> None:
+    """Until each has done some more."""
+    before = [writer.lines() for writer in writers]
+    until(lambda: all(w.lines() >= b + lines for w, b in zip(writers, before, strict=True)))
+
+
+def assert_held(config: Path, name: str, writers: list[Writer]) -> None:
+    held = side(config, name)
+    for writer in writers:
+        for key, value in writer.acknowledged().items():
+            assert held.get(key) == value, key
+
+
+def test_nothing_acknowledged_is_lost_over_swaps(config: Path, owner: Owner, spawn: Spawn) -> None:
+    writers = [spawn("a"), spawn("b")]
+    more(writers)
+    assert swap(owner, config, "target") == []
+    more(writers)
+    assert swap(owner, config, "source") == []
+    more(writers)
+    for writer in writers:
+        writer.stop()
+    assert_held(config, "source", writers)
+    assert owner.gateways.leases(["Game"]) == []
+
+
+def test_a_gateway_that_begins_under_the_fence_waits(
+    config: Path, owner: Owner, spawn: Spawn
+) -> None:
+    owner.arm()
+    owner.fence()
+    late = spawn("late")
+    until(lambda: bool(owner.gateways.leases(["Game"])))
+    carry(config, "target")
+    owner.flip("target")
+    assert side(config, "target") == {}
+    owner.release()
+    more([late])
+    late.stop()
+    assert side(config, "source") == {}
+    assert_held(config, "target", [late])
+
+
+def test_a_gateway_killed_under_the_fence_holds_it_up_for_a_short_lease_at_most(
+    config: Path, owner: Owner, spawn: Spawn
+) -> None:
+    victim, other = spawn("victim"), spawn("other")
+    more([victim, other])
+    owner.arm()
+    victim.signal(signal.SIGSTOP)  # so that it can't have acknowledged when it dies
+    lapsed = []
+    killer = threading.Timer(0.05, victim.kill)
+    killer.start()
+    lapsed = owner.fence()
+    killer.join()
+    assert len(lapsed) == 1
+    owner.gateways.leave(lapsed)
+    carry(config, "target")
+    owner.flip("target")
+    owner.release()
+    more([other])
+    other.stop()
+    assert_held(config, "target", [victim, other])
+
+
+def test_a_gateway_that_slept_through_a_swap_writes_to_the_new_primary(
+    config: Path, owner: Owner, spawn: Spawn
+) -> None:
+    sleeper = spawn("sleeper")
+    more([sleeper])
+    owner.arm()
+    sleeper.signal(signal.SIGSTOP)
+    lapsed = owner.fence()
+    assert len(lapsed) == 1
+    owner.gateways.leave(lapsed)
+    carry(config, "target")
+    owner.flip("target")
+    owner.release()
+    old = side(config, "source")
+    sleeper.signal(signal.SIGCONT)
+    more([sleeper])
+    sleeper.stop()
+    # R16: what was between check and send when it was stopped is not ours to stop.
+    late = [k for k, value in side(config, "source").items() if old.get(k) != value]
+    assert len(late) <= 1
+    acknowledged = sleeper.acknowledged()
+    held = side(config, "target")
+    assert [k for k, v in acknowledged.items() if held.get(k) != v and k not in late] == []
+
+
+def test_an_undone_attempt_lets_writes_go_on_where_they_were(config: Path, owner: Owner) -> None:
+    with opened(config, replace(QUICK, bound=0.2)) as games:
+        games.put("1", {"n": 1})
+        owner.arm()
+        owner.fence()
+        with pytest.raises(Stopped, match="nothing was written"):
+            games.put("1", {"n": 2})
+        assert games.get("1").value == {"n": 1}  # type: ignore[union-attr]
+        owner.release()
+        until(lambda: games._here.follower.standing.fence == "")
+        games.put("1", {"n": 3})
+        owner.arm()
+        assert owner.fence() == []  # the second attempt has a number of its own (R13)
+    assert side(config, "source")["1"] == {"n": 3}
+
+
+def test_a_write_in_flight_keeps_the_fence_waiting(config: Path, owner: Owner) -> None:
+    """The gateway's write waits for a lock of the store's file, well into the fence."""
+    file = config.parent / "old.db"
+    blocker = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    with opened(config) as games:
+        owner.arm()
+        blocker.execute("BEGIN IMMEDIATE")
+        writer = threading.Thread(target=games.put, args=("1", {"n": 1}))
+        writer.start()
+        until(lambda: games._here.follower._flying == 1)
+        unlock = threading.Timer(0.3, blocker.execute, ("ROLLBACK",))
+        unlock.start()
+        owner.fence()
+        assert side(config, "source") == {"1": {"n": 1}}
+        unlock.join()
+        writer.join()
+    blocker.close()
+
+
+def test_a_lease_that_can_not_be_renewed_stops_writes_and_not_reads(config: Path) -> None:
+    with opened(config, replace(QUICK, bound=1.5)) as games:
+        games.put("1", {"n": 1})
+        control = sqlite3.connect(config.parent / ".migrator" / "test.db", isolation_level=None)
+        control.execute("BEGIN IMMEDIATE")
+        until(lambda: not games._here.follower._may())
+        with pytest.raises(Stopped, match="lease"):
+            games.put("1", {"n": 2})
+        assert games.get("1") is not None
+        control.execute("ROLLBACK")
+        control.close()
+        games.put("1", {"n": "after"})
+    assert side(config, "source")["1"] == {"n": "after"}
+
+
+def test_a_forked_child_has_a_lease_of_its_own(config: Path, owner: Owner) -> None:
+    with opened(config) as games:
+        games.put("parent", {})
+        follower = games._here.follower
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                with pytest.raises(Refused), follower.writing(0.0):
+                    pass
+                games.put("child", {})
+                assert games._here.follower.instance != follower.instance
+                assert len(owner.gateways.leases(["Game"])) == 2
+                games.close()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+        games.put("parent", {"again": True})
+        (lease,) = owner.gateways.leases(["Game"])
+        assert lease.instance == follower.instance
+    assert side(config, "source") == {"parent": {"again": True}, "child": {}}
+
+
+def test_a_move_at_rest_stops_writes_until_it_is_cut_over(config: Path) -> None:
+    with commands.Project(config, "test") as project:
+        owner = Owner(project, Phase.DUAL_WRITE, live=False)
+        with opened(config, replace(QUICK, bound=0.2)) as games:
+            with pytest.raises(Stopped, match="at rest"):
+                games.put("1", {})
+            owner.run = owner.control.advance(owner.run, Phase.SHADOW_READ)
+            owner.flip("target")
+            owner.release()
+            until(lambda: games._here.follower.standing.primary == "target")
+            games.put("1", {})
+    assert side(config, "target") == {"1": {}}
+
+
+def test_who_is_waited_for() -> None:
+    """An owner's clock, not a gateway's, says when a lease ran out (R14)."""
+    now = 0.0
+    watch = Watch(lambda: now, lambda holder: holder == "gone")
+    holder = json.dumps({})
+    busy = GatewayLease("busy", "Game", holder, 1, 2.0, "r", Phase.DUAL_WRITE, 1, 0, 0)
+    still, gone = replace(busy, instance="still"), replace(busy, instance="gone", holder="gone")
+    done = replace(busy, instance="done", acknowledged=1)
+
+    def sort(*leases: GatewayLease) -> tuple[list[str], list[str]]:
+        waiting, lapsed = watch.sort(leases, lambda lease: lease.acknowledged == 1)
+        return [w.instance for w in waiting], [x.instance for x in lapsed]
+
+    assert sort(busy, still, gone, done) == (["busy", "still"], ["gone"])
+    now = 1.9
+    assert sort(replace(busy, counter=2), still, done) == (["busy", "still"], [])
+    now = 2.0
+    assert sort(replace(busy, counter=2), still, done) == (["busy"], ["still"])
+    # A renewal that was under way all the time: it looked after that, and has seen the change.
+    assert sort(replace(busy, counter=2), replace(still, counter=2)) == (["busy", "still"], [])

@@ -1,0 +1,92 @@
+"""Processes that write through a gateway, and note what was acknowledged to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from migrator.gateway import Gateway
+from tests.gateway.kit import opened
+
+
+@dataclass
+class Writer:
+    """A process that puts, appends, updates and deletes under keys of its own until it is told to
+    stop. Each line of its history is written after the gateway has acknowledged it."""
+
+    config: Path
+    name: str
+    open: Callable[[Path], Gateway] = opened
+    pid: int = 0
+    waited: bool = False
+    _stop: Path = field(init=False)
+    _history: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._stop = self.config.parent / f"{self.name}.stop"
+        self._history = self.config.parent / f"{self.name}.history"
+        self._history.touch()
+
+    def start(self) -> Writer:
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = 1
+            try:
+                self._run()
+                code = 0
+            except BaseException as error:  # noqa: BLE001 - told to the test, which reads it
+                self._history.with_suffix(".error").write_text(repr(error))
+            finally:
+                os._exit(code)
+        return self
+
+    def _run(self) -> None:
+        with self.open(self.config) as games, self._history.open("a") as history:
+            n = 0
+            while not self._stop.exists():
+                n += 1
+                key = f"{self.name}-{n % 7}"
+                history.write(json.dumps([key, "begun"]) + "\n")
+                history.flush()
+                games.put(key, {"id": key, "n": n, "rounds": []})
+                games.append(key, "rounds", n)
+                games.update(key, {"n": -n})
+                value: object = {"id": key, "n": -n, "rounds": [n]}
+                if n % 5 == 0:
+                    games.delete(key)
+                    value = None
+                history.write(json.dumps([key, value]) + "\n")
+                history.flush()
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.join()
+
+    def join(self) -> int:
+        self.waited = True
+        return os.waitpid(self.pid, 0)[1]
+
+    def stop(self) -> None:
+        """Let it end, and see that nothing failed in it."""
+        self._stop.touch()
+        status = self.join()
+        error = self._history.with_suffix(".error")
+        assert status == 0, error.read_text() if error.exists() else status
+
+    def lines(self) -> int:
+        error = self._history.with_suffix(".error")
+        assert not error.exists(), error.read_text()
+        return self._history.read_text().count("\n")
+
+    def acknowledged(self) -> dict[str, object]:
+        """What it was told last for each key, but the one it was at when it was killed."""
+        rows = [json.loads(line) for line in self._history.read_text().splitlines()]
+        told = dict(rows)
+        return {key: value for key, value in told.items() if value != "begun"}
