@@ -15,6 +15,7 @@ from migrator.ports import Collection
 from migrator.testing.feeds import Write
 from migrator.testing.feeds.case import RULES
 
+_DEADLOCK = 1213
 _UPSERT = {
     "mysql": "ON DUPLICATE KEY UPDATE v = VALUES(v)",
     "": "ON CONFLICT (id) DO UPDATE SET v = excluded.v",
@@ -58,10 +59,14 @@ class SqlApplication:
             sa.event.listen(self.engine, "begin", lambda c: c.exec_driver_sql("BEGIN IMMEDIATE"))
 
     def do(self, *statements: str) -> None:
-        """Some statements in one transaction."""
-        with self.engine.begin() as connection:
-            for statement in statements:
-                connection.exec_driver_sql(statement.format(t=self.name))
+        """Some statements in one transaction, again where the server undid it for a deadlock."""
+        while True:
+            try:
+                with self._open(*statements):
+                    return
+            except sa.exc.OperationalError as error:
+                if error.orig is None or error.orig.args[0] != _DEADLOCK:
+                    raise
 
     @property
     def upsert(self) -> str:
@@ -85,10 +90,10 @@ class SqlApplication:
 
     def write(
         self, name: str, before: Sequence[str], act: Sequence[str], touched: dict[str, bool],
-        whole: bool = False,
+        whole: bool = False, fenced: bool = True,
     ) -> Write:  # fmt: skip
         """A kind of write by its statements."""
-        return Write(name, lambda: self.do(*before), lambda: self.do(*act), touched, whole)
+        return Write(name, lambda: self.do(*before), lambda: self.do(*act), touched, whole, fenced)
 
 
 class TablesApplication(SqlApplication):
@@ -175,14 +180,21 @@ class TablesApplication(SqlApplication):
         )  # fmt: skip
         yield write("delete a child and let cascade", moves, ["DELETE FROM {t}_r WHERE id = 1"], a)
         yield write("many rows", moves, ["UPDATE {t} SET v = 3", "UPDATE {t}_m SET v = 3"], b)
-        yield from self._more(moves)
+        yield from self._more(moves, b)
 
-    def _more(self, moves: tuple[str, ...]) -> Iterator[Write]:
+    def _more(self, moves: tuple[str, ...], b: dict[str, bool]) -> Iterator[Write]:
         """What is there on some systems alone."""
         if self.dialect == "postgresql":
             below = ["TRUNCATE {t}_m"]
             yield self.write("truncate", moves, ["TRUNCATE {t} CASCADE"], {}, whole=True)
             yield self.write("truncate below", moves, below, {}, whole=True)
+        if self.dialect == "mysql":
+            replace = "REPLACE INTO {t}_m (id, round, v) VALUES (11, 2, 7)"
+            yield self.write("replace another's grandchild", moves, [replace], b)
+            truncate = ["TRUNCATE {t}_m"]
+            yield self.write("truncate", moves, truncate, {}, whole=True, fenced=False)
+            alter = ["ALTER TABLE {t}_r ADD COLUMN more integer DEFAULT 7"]
+            yield self.write("alter", moves, alter, {}, whole=True, fenced=False)
         if self.dialect == "sqlite":
             replace = "INSERT OR REPLACE INTO {t} (id, v) VALUES ('a', 7)"
             yield self.write("replace", moves, [replace], {"a": True})
@@ -238,8 +250,8 @@ class EntriesApplication(SqlApplication):
 
     def _delete(self, key: str) -> tuple[str, str]:
         return (
-            f"DELETE FROM {{t}} WHERE block = '{key}'",
             f"DELETE FROM {{t}}_blocks WHERE block = '{key}'",
+            f"DELETE FROM {{t}} WHERE block = '{key}'",
         )
 
     def holding(self, key: str) -> AbstractContextManager[object]:

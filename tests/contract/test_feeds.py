@@ -44,6 +44,41 @@ def _cut_slot(run: str) -> object:
         return connection.execute(query, {"n": run}).scalar()
 
 
+def _mariadb(_: Path) -> Store:
+    return sql.open_store(StoreSettings("store", servers.database("mariadb")))
+
+
+def _plain_mariadb() -> str:
+    url = make_url(servers.database("mariadb")).set(drivername="mysql+pymysql")
+    return url.render_as_string(hide_password=False)
+
+
+def _tables_on_mariadb(_: Path, collection: Collection) -> feeds_sql.TablesApplication:
+    return feeds_sql.TablesApplication(_plain_mariadb(), collection)
+
+
+def _entries_on_mariadb(_: Path, collection: Collection) -> feeds_sql.EntriesApplication:
+    return feeds_sql.EntriesApplication(_plain_mariadb(), collection)
+
+
+def _other_log(position: Json) -> Json:
+    assert isinstance(position, dict)
+    return {**position, "born": 1}
+
+
+def _cut_dump(_: str) -> object:
+    engine = sa.create_engine(_plain_mariadb(), poolclass=sa.NullPool)
+    query = (
+        "SELECT id FROM information_schema.processlist "
+        "WHERE command LIKE 'Binlog Dump%%' AND db = database()"
+    )
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql(query).scalars().all()
+        for number in found:
+            connection.exec_driver_sql(f"KILL CONNECTION {int(number)}")
+    return found
+
+
 def _sqlite_url(folder: Path) -> str:
     return f"sqlite:///{folder}/feeds.db"
 
@@ -91,6 +126,14 @@ CASES = [
     FeedCase(
         "postgresql", "tables", _postgresql, feeds_sql.tables_at, _tables_on_postgresql,
         elsewhere=_other_system, cut=_cut_slot,
+    ),
+    FeedCase(
+        "mariadb", "tables", _mariadb, feeds_sql.tables_at, _tables_on_mariadb,
+        elsewhere=_other_log, cut=_cut_dump,
+    ),
+    FeedCase(
+        "mariadb", "entries", _mariadb, _entries_at, _entries_on_mariadb,
+        elsewhere=_other_log, cut=_cut_dump,
     ),
     *feeds_mongo.CASES,
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Database:
         self.file = Path(url.database or "") if self.dialect == "sqlite" else None
         # A source that is not there must stay so; only ``create`` may make the file.
         self.may_create = False
+        self._application = settings.application
         self._wal = False
         self.engine = self._engine(url, settings)
 
@@ -104,11 +105,15 @@ class Database:
             load_exactly(connection)
             connection.autocommit = True
             connection.execute(_postgresql_session(self.options))
+            if self._application:
+                connection.execute("SET migrator.writer = 'off'")
             connection.autocommit = False
         else:
             with connection.cursor() as cursor:
                 for statement in _mysql_session(self.options, connection.server_version):
                     cursor.execute(statement)
+                if self._application:
+                    cursor.execute("SET @migrator_writer = NULL")
 
     def _begin(self, connection: Connection) -> None:
         if self.dialect != "sqlite":
@@ -152,7 +157,8 @@ class Database:
                 self._wal = True
             raw.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
             try:
-                with connection.begin(), passing(raw):
+                passes = nullcontext() if self._application else passing(raw)
+                with connection.begin(), passes:
                     yield connection
             finally:
                 if not connection.closed:
@@ -235,6 +241,8 @@ def _mysql_session(options: Options, server: object) -> list[str]:
     mariadb = "mariadb" in str(server).lower()
     statements = [
         "SET NAMES utf8mb4",
+        # The fence lets these sessions pass (fence_mysql).
+        "SET @migrator_writer = 1",
         "SET SESSION time_zone = '+00:00'",
         f"SET SESSION sql_mode = '{_MYSQL_MODE}'",
         "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",

@@ -89,6 +89,7 @@ _NUMBERS: dict[int, tuple[Sort, str]] = {
     1044: (Sort.FOREVER, "grant"),
     1142: (Sort.FOREVER, "grant"),
     1227: (Sort.FOREVER, "grant"),
+    1419: (Sort.FOREVER, "grant"),
     1049: (Sort.FOREVER, "database"),
     1146: (Sort.FOREVER, "table"),
     1290: (Sort.FOREVER, "readonly"),

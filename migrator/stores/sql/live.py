@@ -17,31 +17,35 @@ class Live:
 
     dialect: Dialect
 
-    def journal(self, name: str) -> Journal | None:
-        """Its change feed; None where this server has none."""
+    def journal(self, name: str) -> Journal:
+        """Its change feed for a run of this name."""
         collection = cast("TablesCollection", self)
         if self.dialect == "postgresql":
             from migrator.stores.sql.journal_postgresql import PostgresqlJournal
 
             return PostgresqlJournal(collection, name)
-        if self.dialect == "sqlite":
-            from migrator.stores.sql.outbox_sqlite import tables_journal
+        if self.dialect == "mysql":
+            from migrator.stores.sql.live_mysql import tables_journal as on_mysql
 
-            return tables_journal(collection, name)
-        return None
+            return on_mysql(collection, name)
+        from migrator.stores.sql.outbox_sqlite import tables_journal
 
-    def fence(self, name: str) -> Fence | None:
-        """Its fence; None where this server has none."""
+        return tables_journal(collection, name)
+
+    def fence(self, name: str) -> Fence:
+        """Its fence for a run of this name."""
         collection = cast("TablesCollection", self)
         if self.dialect == "postgresql":
             from migrator.stores.sql.fence_postgresql import PostgresqlFence
 
             return PostgresqlFence(collection, name)
-        if self.dialect == "sqlite":
-            from migrator.stores.sql.outbox_sqlite import tables_fence
+        if self.dialect == "mysql":
+            from migrator.stores.sql.live_mysql import tables_fence as on_mysql
 
-            return tables_fence(collection, name)
-        return None
+            return on_mysql(collection, name)
+        from migrator.stores.sql.outbox_sqlite import tables_fence
+
+        return tables_fence(collection, name)
 
 
 class EntriesLive:
@@ -50,8 +54,12 @@ class EntriesLive:
     def journal(self, name: str) -> Journal | None:
         """Its change feed; None where this server has none."""
         collection = cast("EntriesCollection", self)
-        if collection.database.dialect != "sqlite":
+        if collection.database.dialect == "postgresql":
             return None
+        if collection.database.dialect == "mysql":
+            from migrator.stores.sql.live_mysql import entries_journal as on_mysql
+
+            return on_mysql(collection, name)
         from migrator.stores.sql.outbox_sqlite import entries_journal
 
         return entries_journal(collection, name)
@@ -59,8 +67,12 @@ class EntriesLive:
     def fence(self, name: str) -> Fence | None:
         """Its fence; None where this server has none."""
         collection = cast("EntriesCollection", self)
-        if collection.database.dialect != "sqlite":
+        if collection.database.dialect == "postgresql":
             return None
+        if collection.database.dialect == "mysql":
+            from migrator.stores.sql.live_mysql import entries_fence as on_mysql
+
+            return on_mysql(collection, name)
         from migrator.stores.sql.outbox_sqlite import entries_fence
 
         return entries_fence(collection, name)

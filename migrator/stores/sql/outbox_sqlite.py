@@ -11,12 +11,12 @@ from migrator.model import json_text
 from migrator.model.value import Value
 from migrator.outbox import Link, OutboxFence, OutboxJournal, Table, Watched
 from migrator.stores.sql.keys import id_of
+from migrator.stores.sql.linked import linked
 
 if TYPE_CHECKING:
     from migrator.journal import Fence, Journal
     from migrator.stores.sql.engine import Database
     from migrator.stores.sql.entries import EntriesCollection
-    from migrator.stores.sql.shape import Node
     from migrator.stores.sql.tables import TablesCollection
 
 
@@ -54,18 +54,9 @@ def tables_journal(collection: TablesCollection, run: str) -> Journal:
             pairs = zip(codecs, key, strict=True)
             return id_of(tuple(c.decode(raw) if c.decode else raw for c, raw in pairs))
 
-        return Watched([_table(node, root) for node in root.walk()], decode)
+        return Watched([linked(node, root) for node in root.walk()], decode)
 
     return OutboxJournal(_File(collection.database, collection.where), run, watched)
-
-
-def _table(node: Node, root: Node) -> Table:
-    links = []
-    at = node
-    while at.up is not None:
-        links.append(Link(at.parent, at.up.info.name, at.refs))
-        at = at.up
-    return Table(node.info.name, root.key, links)
 
 
 def tables_fence(collection: TablesCollection, run: str) -> Fence:

@@ -17,13 +17,15 @@ RULES = ("/Game/*",)
 @dataclass(frozen=True)
 class Write:
     """A kind of write: what it needs to be there before, what it does in one transaction, and
-    the keys that it touches, each with whether it was deleted; ``whole`` where no key is told."""
+    the keys that it touches, each with whether it was deleted; ``whole`` where no key is told,
+    ``fenced`` where a fence of this store can stop it."""
 
     name: str
     before: Callable[[], object]
     act: Callable[[], object]
     touched: Mapping[str, bool]
     whole: bool = False
+    fenced: bool = True
 
 
 class Application(Protocol):

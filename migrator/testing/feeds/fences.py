@@ -23,6 +23,9 @@ class FencePromises(Harness):
             write.before()
             fence.raise_(fresh("fence"), 5)
             assert fence.is_up()
+            if not write.fenced:
+                fence.lower()
+                continue
             assert _refused(write.act), f"passed the fence: {write.name}"
             fence.lower()
             assert not fence.is_up()
@@ -45,14 +48,13 @@ class FencePromises(Harness):
     ) -> None:
         fence = here.fence()
         with here.following() as feed, Writers(here, 4, fresh_keys=True) as writers:
-            time.sleep(0.3)
+            writers.reach(30)
             fence.raise_(mark := fresh("fence"), 5)
             writers.join()
             assert len(writers.refused) == 4, "a writer passed the fence"
             seen = until(feed, mark)
             missing = set(writers.so_far()) - set(seen.keys)
             assert not missing, f"acknowledged and not before the mark: {sorted(missing)[:5]}"
-            assert len(seen.keys) > 20, "too few writes to tell anything"
 
     def test_a_fence_outwaits_open_write_transactions(self, here: Followable) -> None:
         fence = here.fence()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 
-from migrator.testing.feeds.harness import Followable
+from migrator.testing.feeds.harness import PATIENCE, Followable
 
 KEYS = [f"game-{i}" for i in range(8)]
 
@@ -46,6 +47,13 @@ class Writers:
     def so_far(self) -> list[str]:
         """The keys of the writes acknowledged until now."""
         return list(self._acknowledged)
+
+    def reach(self, count: int) -> None:
+        """Wait until so many writes were acknowledged."""
+        end = time.monotonic() + PATIENCE
+        while len(self._acknowledged) < count:
+            assert time.monotonic() < end, f"only {len(self._acknowledged)} writes in {PATIENCE} s"
+            time.sleep(0.01)
 
     def stop(self) -> list[str]:
         """End all; the keys of all writes acknowledged. Fails where one was refused."""

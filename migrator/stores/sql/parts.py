@@ -1,0 +1,76 @@
+"""What a thread that reads a server's log hands to the feed's own, bounded in memory (R5)."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+MOST_WAITING = 20_000
+PART = 5_000
+
+Row = TypeVar("Row")
+End = TypeVar("End")
+
+
+@dataclass(slots=True)
+class Part(Generic[Row, End]):
+    """Rows that one transaction changed, or some of very many.
+
+    ``end`` is the position behind the transaction, None where more of it follows. ``whole``:
+    something without keys was written. ``committed`` is seconds since 1970 by the server's clock.
+    """
+
+    committed: float
+    rows: list[Row] = field(default_factory=list)
+    marks: list[str] = field(default_factory=list)
+    whole: bool = False
+    end: End | None = None
+
+
+class Parts(Generic[Row, End]):
+    """A queue of parts; while too many rows wait in it, the reading thread does."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._parts: deque[Part[Row, End]] = deque()
+        self._waiting = 0
+        self._error: Exception | None = None
+        self.closed = False
+
+    def put(self, part: Part[Row, End]) -> None:
+        """Hand a part over, once there is room or nobody takes any more."""
+        with self._condition:
+            self._condition.wait_for(lambda: self.closed or self._waiting < MOST_WAITING)
+            self._parts.append(part)
+            self._waiting += len(part.rows)
+            self._condition.notify_all()
+
+    def fail(self, error: Exception) -> None:
+        """Nothing follows; ``take`` raises this when all is taken."""
+        with self._condition:
+            self._error = error
+            self._condition.notify_all()
+
+    def take(self, seconds: float, most: int) -> list[Part[Row, End]]:
+        """Some parts in their order, none where none came in time."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._parts or self._error, seconds)
+            if not self._parts and self._error is not None:
+                raise self._error
+            taken: list[Part[Row, End]] = []
+            rows = 0
+            while self._parts and (not taken or rows + len(self._parts[0].rows) <= most):
+                part = self._parts.popleft()
+                rows += len(part.rows)
+                taken.append(part)
+            self._waiting -= rows
+            self._condition.notify_all()
+            return taken
+
+    def close(self) -> None:
+        """Nobody takes any more."""
+        with self._condition:
+            self.closed = True
+            self._condition.notify_all()
