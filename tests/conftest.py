@@ -12,6 +12,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+# Before the suite is imported, so that its assertions are told in full.
+pytest.register_assert_rewrite("migrator.testing.contract")
+
+import migrator.testing.matrix  # noqa: E402
+import tests.system.matrix  # noqa: E402
+
 SERVERS = {
     "postgresql": "postgresql://migrator:migrator@127.0.0.1:15432/postgres",
     "mariadb": "mariadb://migrator:migrator@127.0.0.1:13306/mysql",
@@ -105,9 +111,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _LONGEST_FIRST.get(item.path.parent.name, len(_LONGEST_FIRST)))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # Here and not beside the contract tests: the process that prints collects no tests itself
+    # where others run them.
+    config.pluginmanager.register(migrator.testing.matrix, "promises")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     # From the reports, not from a set of ours: the tests may have run in other processes.
     reports = [each for found in terminalreporter.stats.values() for each in found]
+    if pairs := list(tests.system.matrix.lines(reports)):
+        terminalreporter.section("pairs: source x target")
+        for line in pairs:
+            terminalreporter.write_line(line)
     texts = [str(each.longrepr) for each in reports if getattr(each, "longrepr", None)]
     for name in sorted({found[1] for found in map(_ABSENT.search, texts) if found}):
         terminalreporter.write_line(f"not exercised, server absent: {name}")

@@ -19,6 +19,7 @@ DATABASE = f"migrator_system_{os.getpid()}"
 # Servers without databases to make: what is of this process alone says the module itself.
 SHARED = {
     "redis": own.redis,
+    "rediscluster": own.rediscluster,
     "dynalite": partial(own.dynamodb, "dynalite"),
     "cassandra": own.cassandra,
 }

@@ -13,9 +13,11 @@ from migrator.errors import DoesNotFit
 from migrator.model import value as v
 from migrator.model.block import Aggregate, Block, cut, join
 from migrator.model.canonical import encode, equal
+from migrator.model.layouts import cassandra_table, redis_native
 from migrator.model.move import At, Layout
 from migrator.model.phase import Phase
 from migrator.model.plan import MovePlan
+from migrator.model.rules import Representation
 from migrator.model.value import Kind, Record, Ref, Value
 from migrator.ports import Collection, Store
 from migrator.testing.contract.harness import is_held
@@ -29,22 +31,35 @@ EAV = ("/Game/*/**",)
 ENV = "test"
 
 
+def _nothing(collection: str) -> Mapping[str, object]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Place:
-    """A store with a layout that holds any aggregate."""
+    """A store with a layout; ``options`` are those of the layout, for a collection.
+
+    A ``whole`` one holds blocks of one entry alone.
+    """
 
     name: str
     server: str | None
     layout: str | None
-    options: tuple[tuple[str, str], ...] = ()
+    options: Callable[[str], Mapping[str, object]] = _nothing
+    whole: bool = False
 
     @property
     def store(self) -> str:
         """Its name in ``migrator.toml``."""
         return self.name.replace("-", "_")
 
+    @property
+    def rules(self) -> Sequence[str]:
+        """Rules that cut a game into several entries, where the place takes several."""
+        return EAO if self.whole else ROUNDS
+
     def at(self, collection: str, rules: Sequence[str] = ()) -> At:
-        layout = Layout(self.layout, dict(self.options)) if self.layout else None
+        layout = Layout(self.layout, self.options(collection)) if self.layout else None
         return At(self.store, collection, rules, layout)
 
     def script(self, collection: str, rules: Sequence[str] = ()) -> str:
@@ -56,6 +71,21 @@ class Place:
         return self.name
 
 
+def _table(collection: str) -> Mapping[str, object]:
+    """A table of Cassandra that takes any game: what has no column lies in ``more``."""
+    return cassandra_table(
+        key="key",
+        derived={"key": "block key"},
+        columns={"key": "text", "kind": "text", "n": "int", "rounds": "json"},
+        rest="more",
+    ).options
+
+
+def _native(collection: str) -> Mapping[str, object]:
+    """A game as plain JSON in a string of Redis, without anything beside it."""
+    return redis_native(f"{collection}:{{id}}", "json").options
+
+
 PLACES = (
     Place("embedded", None, None),
     Place("mongo-document", "mongodb", "document"),
@@ -65,12 +95,16 @@ PLACES = (
     Place("entries-mariadb", "mariadb", "entries"),
     Place("redis-hash", "redis", "hash"),
     Place("redis-keys", "redis", "keys"),
+    Place("redis-string", "redis", "string", whole=True),
+    Place("redis-native", "redis", "native", _native, whole=True),
     Place("dynamodb-item", "dynalite", "item"),
-    Place("dynamodb-collection", "dynalite", "item-collection", (("pk", "GAME#{id}"),)),
+    Place("dynamodb-collection", "dynalite", "item-collection", lambda _: {"pk": "GAME#{id}"}),
     Place("cassandra-partition", "cassandra", "partition"),
     Place("cassandra-row", "cassandra", "row"),
+    Place("cassandra-table", "cassandra", "table", _table),
 )
 
+Game = tuple[Value, Record]
 Urls = Callable[[str | None, str], str]
 _numbers = itertools.count(1)
 
@@ -158,16 +192,20 @@ def of_plan(made: MovePlan) -> dict[str, int]:
 # ---------------------------------------------------------------- contents
 
 
-def fill(collection: Collection, aggregates: Iterable[tuple[Value, Record]]) -> None:
+def block(id: Value, value: Record, rules: Representation) -> Block:
+    return cut(Aggregate(id, value), rules)
+
+
+def fill(collection: Collection, aggregates: Iterable[Game]) -> None:
     """Create the collection and put aggregates into it."""
     collection.create()
     rules = collection.at.rules(collection.cls)
-    batch: list[Block] = [cut(Aggregate(id, value), rules) for id, value in aggregates]
+    batch = [block(id, value, rules) for id, value in aggregates]
     for start in range(0, len(batch), 200):
         collection.write(batch[start : start + 200])
 
 
-Contents = dict[bytes, tuple[Value, Record]]
+Contents = dict[bytes, Game]
 
 
 def blocks(collection: Collection) -> Iterator[Block]:
@@ -187,14 +225,14 @@ def blocks(collection: Collection) -> Iterator[Block]:
 def contents(collection: Collection) -> Contents:
     """All aggregates by the canonical form of their key, as the observer reads them."""
     found: Contents = {}
-    for block in blocks(collection):
-        form = encode(block.id)
-        assert form not in found, f"{block.id!r} twice"
-        found[form] = block.id, join(block).value
+    for each in blocks(collection):
+        form = encode(each.id)
+        assert form not in found, f"{each.id!r} twice"
+        found[form] = each.id, join(each).value
     return found
 
 
-def by_key(aggregates: Iterable[tuple[Value, Record]]) -> Contents:
+def by_key(aggregates: Iterable[Game]) -> Contents:
     return {encode(id): (id, value) for id, value in aggregates}
 
 
@@ -221,14 +259,20 @@ class Odd:
 
         def refused(value: Value) -> bool:
             return not all(
-                is_held(store.capabilities.at(end.at.layout), end, value) for store, end in ends
+                is_held(store.capabilities.at(end.at.layout), end, value)
+                and _takes(end, "value", {"value": value})
+                for store, end in ends
             )
 
         return replace(self, no_value=lambda value: self.no_value(value) or refused(value))
 
-    def games(self) -> list[tuple[Value, Record]]:
+    def values(self) -> int:
+        """How many of the odd values are left."""
+        return sum(not self.no_value(value) for kind in Kind for value in ODD_VALUES[kind])
+
+    def games(self) -> list[Game]:
         """A game for each kind of value with all its odd ones, and one with every odd name."""
-        games: list[tuple[Value, Record]] = []
+        games: list[Game] = []
         for kind in Kind:
             values = [value for value in ODD_VALUES[kind] if not self.no_value(value)]
             rounds: list[Value] = [{"spell": value, "cast": [value]} for value in values]
@@ -241,11 +285,11 @@ class Odd:
         games.append(("empty", {}))
         games.append(("no rounds", {"rounds": {}, "score": {"ann": v.Int64(1), "bob": 1.0}}))
         games.append(("mixed rounds", {"rounds": [[], [[1], {}], "x", None, {"rounds": [1]}]}))
-        return games
+        return [(id, game) for id, game in games if not self.no_value(game)]
 
-    def keyed(self, *ends: tuple[Store, Collection]) -> list[tuple[Value, Record]]:
+    def keyed(self, *ends: tuple[Store, Collection]) -> list[Game]:
         """Games under odd keys of every kind that all these ends take and tell apart."""
-        chosen: dict[bytes, tuple[Value, Record]] = {}
+        chosen: dict[bytes, Game] = {}
         taken: list[set[bytes]] = [set() for _ in ends]
         kinds = [store.capabilities.at(end.at.layout).key_kinds for store, end in ends]
         for kind in (kind for kind in Kind if all(kind in each for each in kinds)):
