@@ -1,0 +1,41 @@
+"""Every bounded world, whole: with all rules nothing is lost, and without any one a write is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.protocol.cases import MISSED_IN, WORLDS, machine, told, without
+from tests.protocol.checker import explore
+from tests.protocol.cutover import Cutover
+from tests.protocol.mirror import Mirror
+
+PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_with_all_rules_nothing_is_lost_and_all_comes_to_rest(world: str) -> None:
+    found = explore(machine(world))
+
+    assert found.broken is None, str(found)
+    assert found.quiet > 1
+
+
+@pytest.mark.parametrize("rule", MISSED_IN)
+def test_without_a_rule_a_write_is_lost_as_the_page_tells(rule: str) -> None:
+    found = without(rule)
+
+    assert found.broken is not None
+    assert "dead end" not in found.broken, str(found)
+    assert f"```text\n{told(found.trace)}\n```" in _section(rule), told(found.trace)
+
+
+def test_every_rule_of_the_machines_is_taken_away_once() -> None:
+    assert [*MISSED_IN] == [*Mirror.RULES, *Cutover.RULES]
+
+
+def _section(rule: str) -> str:
+    """The part of the page under a rule's name."""
+    _, _, after = PAGE.read_text().partition(f"\n#### {rule}\n")
+    return after.partition("\n#### ")[0]
