@@ -87,7 +87,8 @@ class Binlog:
             pymysql_wrapper=self._connect,
         )  # fmt: skip
         try:
-            self.born = self._begin()
+            # Of the file that was asked for; the thread goes on to the next ones.
+            self.born = self._born = self._begin()
         except BaseException:
             self._reader.close()
             raise
@@ -144,7 +145,7 @@ class Binlog:
 
     def _take_in(self, found: Any) -> None:
         if isinstance(found, event.FormatDescriptionEvent):
-            self.born = int(found.timestamp) or self.born
+            self._born = int(found.timestamp) or self._born
         elif isinstance(found, (event.MariadbGtidEvent, event.GtidEvent)):
             self._part = Part(float(found.timestamp))
             standalone = int(getattr(found, "flags", _STANDALONE)) & _STANDALONE
@@ -200,7 +201,7 @@ class Binlog:
         if part is None:
             return
         if end:
-            part.end = At(self._reader.log_file, self._reader.log_pos, self.born)
+            part.end = At(self._reader.log_file, self._reader.log_pos, self._born)
         told = bool(part.rows or part.marks or part.whole)
         # Now and then also where nothing of ours was written: the server forgets old files.
         if told or time.monotonic() - self._handed >= _ADVANCE_EVERY:

@@ -331,5 +331,8 @@ def _lacking(c: Connection) -> Iterator[tuple[str, str, str, str]]:
         if (value := found.get(name, "not known to this server")).upper() != wanted:
             yield "error", name.replace("_", "-"), f"{name} is {value}, not {wanted}", hint
     grants = " ".join(str(row[0]) for row in c.exec_driver_sql("SHOW GRANTS").all()).upper()
-    if "REPLICATION SLAVE" not in grants and "ALL PRIVILEGES ON *.*" not in grants:
+    if "ALL PRIVILEGES ON *.*" in grants:
+        return
+    looks = "BINLOG MONITOR" in grants or "REPLICATION CLIENT" in grants
+    if "REPLICATION SLAVE" not in grants or not looks:
         yield "error", "replication-right", "this user may not read the binary log", _RIGHT

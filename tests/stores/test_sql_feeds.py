@@ -1,0 +1,278 @@
+"""Feeds of servers of the tests' own: races made certain, lost logs, missing rights."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pymysql
+import pytest
+
+from migrator import tables
+from migrator.errors import FeedLost, Refused
+from migrator.journal import Journal
+from migrator.model.move import At
+from migrator.model.rules import assemble
+from migrator.ports import StoreSettings
+from migrator.stores import sql
+from migrator.stores.sql.journal_postgresql import widened
+from migrator.stores.sql.tables import TablesCollection
+from tests.conftest import server_url
+
+_SCRIPT = Path(__file__).parents[2] / "scripts" / "services"
+_PORTS = {"postgresql": 15732, "mariadb": 13706}
+_GAMES = At("store", tables("games", key="id"), ["/Game/*"])
+
+
+@pytest.fixture(scope="module")
+def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Servers that nobody else uses, by name."""
+    for name in _PORTS:
+        server_url(name)  # where the shared one is absent, ours could not be started either
+    ports = {name: port + os.getpid() % 200 for name, port in _PORTS.items()}
+    environment = {
+        **os.environ,
+        "MIGRATOR_SERVICES_DIR": str(tmp_path_factory.mktemp("services")),
+        **{f"MIGRATOR_{name.upper()}_PORT": str(port) for name, port in ports.items()},
+    }
+
+    def do(command: str) -> str:
+        done = subprocess.run(
+            [sys.executable, str(_SCRIPT), command, *ports, "--format", "json"][
+                : None if command == "status" else -2
+            ],
+            env=environment, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        return done.stdout
+
+    do("up")
+    assert {each["state"] for each in json.loads(do("status"))} == {"running"}
+    user = "migrator:migrator@127.0.0.1"
+    yield {
+        "postgresql": f"postgresql://{user}:{ports['postgresql']}/postgres",
+        "mariadb": f"mariadb://{user}:{ports['mariadb']}/shop",
+    }
+    do("kill")
+
+
+Run = Callable[[str], Any]
+
+
+@pytest.fixture
+def postgresql(urls: dict[str, str]) -> Iterator[Run]:
+    with psycopg.connect(urls["postgresql"], autocommit=True) as connection:
+        yield lambda statement: connection.execute(statement.encode())
+
+
+@pytest.fixture
+def mariadb(urls: dict[str, str]) -> Iterator[Run]:
+    with _maria(urls["mariadb"], None) as connection:
+
+        def run(statement: str) -> Any:
+            cursor = connection.cursor()
+            cursor.execute(statement)
+            return cursor.fetchall()
+
+        run("CREATE DATABASE IF NOT EXISTS shop")
+        run("USE shop")
+        yield run
+
+
+def _maria(url: str, database: str | None = "shop") -> Any:
+    port = urlsplit(url).port or 0
+    return pymysql.connect(
+        host="127.0.0.1", port=port, user="migrator", password="migrator", database=database,
+        autocommit=True,
+    )  # fmt: skip
+
+
+@contextmanager
+def _games(url: str, run: Run) -> Iterator[tuple[TablesCollection, Journal]]:
+    """A table of one game, which is followed."""
+    run("DROP TABLE IF EXISTS games")
+    run("CREATE TABLE games (id varchar(20) PRIMARY KEY, v integer)")
+    run("INSERT INTO games VALUES ('a', 1)")
+    store = sql.open_store(StoreSettings("store", url))
+    collection = store.collection("Game", _GAMES)
+    assert isinstance(collection, TablesCollection)
+    journal = collection.journal("run")
+    assert journal is not None
+    try:
+        yield collection, journal
+    finally:
+        journal.drop()
+        store.close()
+
+
+def _read(collection: TablesCollection) -> Any:
+    (block,) = collection.read(["a"])
+    assert block is not None
+    aggregate = assemble(block.entries)
+    assert isinstance(aggregate, dict)
+    return aggregate["v"]
+
+
+def _seen_at_the_touch(collection: TablesCollection, journal: Journal, start: Any) -> Any:
+    """What a read gives right behind the touch."""
+    feed = journal.open(start)
+    end = time.monotonic() + 20
+    try:
+        while time.monotonic() < end:
+            given = feed.poll(0.1)
+            if given is not None and given.touches:
+                return _read(collection)
+    finally:
+        feed.close()
+    return "no touch"
+
+
+def test_postgresql_shows_no_touch_before_its_write_can_be_read(
+    urls: dict[str, str], postgresql: Run
+) -> None:
+    with _games(urls["postgresql"], postgresql) as (collection, journal):
+        start = journal.prepare()
+        # A commit is in the log, and waits there for a standby that never comes.
+        postgresql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        postgresql("SELECT pg_reload_conf()")
+        time.sleep(0.3)
+
+        def write() -> None:
+            with psycopg.connect(urls["postgresql"], autocommit=True) as connection:
+                connection.execute("UPDATE games SET v = 2")
+
+        def release() -> None:
+            time.sleep(1)
+            postgresql("ALTER SYSTEM RESET synchronous_standby_names")
+            postgresql("SELECT pg_reload_conf()")
+
+        threads = [threading.Thread(target=each) for each in (write, release)]
+        for thread in threads:
+            thread.start()
+        assert _seen_at_the_touch(collection, journal, start) == 2
+        for thread in threads:
+            thread.join()
+
+
+def test_mariadb_shows_no_touch_before_its_write_can_be_read(
+    urls: dict[str, str], mariadb: Run
+) -> None:
+    with _games(urls["mariadb"], mariadb) as (collection, journal):
+        start = journal.prepare()
+        # A commit is in the log, and waits there for a replica that never comes.
+        mariadb("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC")
+        mariadb("SET GLOBAL rpl_semi_sync_master_timeout = 1500")
+        mariadb("SET GLOBAL rpl_semi_sync_master_enabled = ON")
+
+        def write() -> None:
+            with _maria(urls["mariadb"]) as connection:
+                connection.cursor().execute("UPDATE games SET v = 2")
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            assert _seen_at_the_touch(collection, journal, start) == 2
+        finally:
+            thread.join()
+            mariadb("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+
+
+def test_a_log_that_was_begun_anew_is_lost_though_its_name_and_places_are_there(
+    urls: dict[str, str], mariadb: Run
+) -> None:
+    with _games(urls["mariadb"], mariadb) as (_, journal):
+        start = journal.prepare()
+        assert isinstance(start, dict)
+        mariadb("RESET MASTER")
+        while int(mariadb("SHOW MASTER STATUS")[0][1]) <= int(str(start["place"])):
+            mariadb("UPDATE games SET v = v + 1")
+        assert mariadb("SHOW MASTER STATUS")[0][0] == start["file"]
+        with pytest.raises(FeedLost):
+            journal.open(start)
+
+
+def test_a_log_that_was_purged_is_lost(urls: dict[str, str], mariadb: Run) -> None:
+    with _games(urls["mariadb"], mariadb) as (_, journal):
+        start = journal.prepare()
+        mariadb("FLUSH BINARY LOGS")
+        latest = mariadb("SHOW MASTER STATUS")[0][0]
+        while mariadb("SHOW BINARY LOGS")[0][0] != latest:  # kept while somebody reads it
+            mariadb(f"PURGE BINARY LOGS TO '{latest}'")
+            time.sleep(0.1)
+        with pytest.raises(FeedLost, match="no longer has its log"):
+            journal.open(start)
+
+
+def test_a_feed_goes_on_into_the_next_file(urls: dict[str, str], mariadb: Run) -> None:
+    with _games(urls["mariadb"], mariadb) as (_, journal):
+        feed = journal.open(journal.prepare())
+        mariadb("FLUSH BINARY LOGS")
+        mariadb("UPDATE games SET v = 2")
+        given = feed.poll(10)
+        feed.close()
+        assert given is not None
+        position = given.position
+        again = journal.open(position)
+        mariadb("UPDATE games SET v = 3")
+        later = again.poll(10)
+        again.close()
+        assert [t.key for t in given.touches] == ["a"]
+        assert later is not None
+        assert [t.key for t in later.touches] == ["a"]
+
+
+def test_a_setting_of_mariadb_that_is_missing_is_named(urls: dict[str, str], mariadb: Run) -> None:
+    with _games(urls["mariadb"], mariadb) as (_, journal):
+        mariadb("SET GLOBAL binlog_row_metadata = MINIMAL")
+        try:
+            with pytest.raises(
+                Refused, match="binlog_row_metadata is MINIMAL, not FULL"
+            ) as refused:
+                journal.prepare()
+        finally:
+            mariadb("SET GLOBAL binlog_row_metadata = FULL")
+        assert "SET GLOBAL binlog_row_metadata = FULL" in refused.value.hint
+
+
+def test_a_right_that_is_missing_is_named(
+    urls: dict[str, str], mariadb: Run, postgresql: Run
+) -> None:
+    mariadb("CREATE OR REPLACE USER plain@'127.0.0.1' IDENTIFIED BY 'migrator'")
+    mariadb("GRANT ALL ON shop.* TO plain@'127.0.0.1'")
+    postgresql("DROP ROLE IF EXISTS plain")
+    postgresql("CREATE ROLE plain LOGIN PASSWORD 'migrator'")
+    for name, run in (("mariadb", mariadb), ("postgresql", postgresql)):
+        with _games(urls[name], run):
+            run("GRANT SELECT ON games TO plain" + "@'127.0.0.1'" * (name == "mariadb"))
+            url = urls[name].replace("//migrator:", "//plain:")
+            store = sql.open_store(StoreSettings("store", url))
+            journal = store.collection("Game", _GAMES).journal("other")  # type: ignore[attr-defined]
+            with pytest.raises(Refused) as refused:
+                journal.prepare()
+            store.close()
+            assert "REPLICATION" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("low", "near", "whole"),
+    [
+        (7, 9, 7),
+        (2**32 - 1, 2**32 + 5, 2**32 - 1),
+        (3, 2**32 - 4, 2**32 + 3),
+        (5, 3 * 2**32 + 6, 3 * 2**32 + 5),
+        (2**32 - 2, 1, 2**32 - 2),
+    ],
+)
+def test_a_transaction_number_is_widened_by_the_nearest_epoch(
+    low: int, near: int, whole: int
+) -> None:
+    assert widened(low, near) == whole
