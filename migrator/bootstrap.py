@@ -50,24 +50,28 @@ def factory(url_scheme: str, where: str = "") -> StoreFactory:
     )
 
 
-def open_store(settings: Settings, name: str, sibling: Sibling | None = None) -> Store:
+def open_store(
+    settings: Settings, name: str, sibling: Sibling | None = None, *, application: bool = False
+) -> Store:
     """Open one store anew; ``sibling`` is how it reaches others of its environment.
 
     Raises Refused for an unknown store or scheme, and what the store's own module raises.
     """
     store = settings.store(name)
     opener = factory(scheme(store.url), f"store {name}")
-    return opener(replace(store, sibling=sibling))
+    return opener(replace(store, sibling=sibling, application=application))
 
 
 class Stores:
     """The open stores of an environment, each opened once; for one process.
 
     A forked child opens its own: two processes on one connection would mix up its answers.
+    ``application``: their writes are an application's, which a fence stops.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, application: bool = False) -> None:
         self.settings = settings
+        self._application = application
         self._open: dict[str, Store] = {}
         self._opening: set[str] = set()
         self._pid = os.getpid()
@@ -86,7 +90,7 @@ class Stores:
                 raise Refused(f"store {name} needs itself to be opened", where=f"store {name}")
             self._opening.add(name)
             try:
-                store = open_store(self.settings, name, self.get)
+                store = open_store(self.settings, name, self.get, application=self._application)
             finally:
                 self._opening.discard(name)
             self._open[name] = store

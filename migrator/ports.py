@@ -318,6 +318,7 @@ class StoreSettings:
     ``url`` holds no password, ``root`` is the folder that relative paths start from.
     ``secret`` is a function: the password is fetched anew for every connection and never kept.
     ``sibling`` opens another store of the same environment, for schemas taken from there.
+    ``application``: its writes are an application's, which a fence stops, and not Migrator's own.
     """
 
     name: str
@@ -327,6 +328,7 @@ class StoreSettings:
     secret: Secret | None = None
     sibling: Sibling | None = None
     root: str = "."
+    application: bool = False
 
 
 class Secret(Protocol):

@@ -6,8 +6,19 @@ games.append("2345", "rounds", {"moves": ["q4"]})
 games.update("2345", {"secondPlayer": Ref("Player", "ann")}, expected=game.version)
 """
 
+from migrator.gateway.aio import AsyncGateway
 from migrator.gateway.errors import Behind, Conflict, Stopped
 from migrator.gateway.follower import Terms
 from migrator.gateway.gateway import ANY, Expected, Found, Gateway
 
-__all__ = ["ANY", "Behind", "Conflict", "Expected", "Found", "Gateway", "Stopped", "Terms"]
+__all__ = [
+    "ANY",
+    "AsyncGateway",
+    "Behind",
+    "Conflict",
+    "Expected",
+    "Found",
+    "Gateway",
+    "Stopped",
+    "Terms",
+]

@@ -12,15 +12,15 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
-from migrator.errors import Failed, Refused, Terminal, Transient
+from migrator.errors import DoesNotFit, Failed, Refused, Terminal, Transient
 from migrator.exchange import Change, Exchanging
 from migrator.gateway import changes
 from migrator.gateway.errors import Behind, Conflict
 from migrator.gateway.follower import Moved, Terms
 from migrator.gateway.opened import Opened, Sides
-from migrator.model.block import Address, Aggregate, Block, cut, join, name
+from migrator.model.block import Address, Aggregate, Block, name
 from migrator.model.diff import same_block
 from migrator.model.path import lookup, parse_path
 from migrator.model.rules import CorruptBlock
@@ -77,15 +77,18 @@ class Gateway:
         env: str | None = None,
         *,
         revision: str | None = None,
+        shape: Literal["source", "target"] | None = None,
         terms: Terms | None = None,
     ) -> Gateway:
         """Follow a class. ``config`` is ``migrator.toml``, by default the nearest one above.
 
+        Where a revision changes the shape, ``shape`` says whether the application speaks that of
+        its source or of its target, whichever side is the primary.
         Raises Refused where no revision moves the class, or where its move changes keys.
         """
 
         def open_() -> Opened:
-            return Opened(of, config, env, revision, terms or Terms())
+            return Opened(of, config, env, revision, shape, terms or Terms())
 
         return cls(open_(), open_)
 
@@ -123,7 +126,8 @@ class Gateway:
     def get(self, id: Value) -> Found | None:
         """The aggregate of a key, None where there is none."""
         here = self._here
-        return _found(here, self._read(here, here.sides(here.follower.standing), id))
+        sides = here.sides(here.follower.standing)
+        return _found(here, sides, self._read(here, sides, id))
 
     def get_entries(self, id: Value, paths: Sequence[str]) -> dict[str, Value] | None:
         """What lies at some access paths, as far as it is there; None where there is no aggregate.
@@ -135,7 +139,7 @@ class Gateway:
         rules = sides.primary.at.rules(here.cls)
         entries: dict[str, str] = {}
         for path in paths:
-            entry = changes.entry_of(rules, path, where)
+            entry = None if sides.translates else changes.entry_of(rules, path, where)
             if entry is None:
                 found = self.get(id)
                 return None if found is None else _at(found.value, paths, where)
@@ -176,13 +180,14 @@ class Gateway:
         """
         here = self._here
         new = Aggregate(id, changes.record_of(value, name(here.cls, id)), expires)
-        if expected is ANY:
 
-            def write(sides: Sides) -> None:
-                sides.primary.write([cut(new, sides.primary.at.rules(here.cls))])
+        def write(sides: Sides) -> bool:
+            if expected is not ANY or sides.translates:
+                return False
+            sides.primary.write([sides.stored(new, None)])
+            return True
 
-            self._send(here, write)
-        else:
+        if not self._send(here, write):
             self._change(here, id, lambda _: new, expected)
         return self._done(here, Found(id, value, expires), wait)
 
@@ -289,17 +294,16 @@ class Gateway:
 
         def try_(sides: Sides) -> Found | None:
             (held,) = sides.primary.read([id])
-            found = _found(here, held)
+            found = _found(here, sides, held)
             if doubted and found is not None and found.version == doubted[-1].version:
                 return found  # what was sent with an unknown outcome has been carried out
             if expected is not ANY and expected != (found and found.version):
                 raise _conflict(here, id, found, expected)
             old = None if held is None else Aggregate(id, found.value, held.expires)  # type: ignore[union-attr]
             new = change(old)
-            block = None if new is None else cut(new, sides.primary.at.rules(here.cls))
             made: Change = None
-            if block is not None:
-                made = changes.change_of(held, block, apart=sides.apart)
+            if new is not None:
+                made = changes.change_of(held, sides.stored(new, held), apart=sides.apart)
             after = Found(id, {} if new is None else new.value, new.expires if new else None)
             if changes.is_same(held, made):
                 return after
@@ -366,7 +370,7 @@ class Gateway:
             return source is target
         try:
             return all(same_block(target, made) for made in sides.route.expected(source))
-        except CorruptBlock:
+        except (CorruptBlock, DoesNotFit):
             return False
 
 
@@ -384,11 +388,11 @@ def _in_child() -> None:
 os.register_at_fork(after_in_child=_in_child)
 
 
-def _found(here: Opened, block: Block | None) -> Found | None:
+def _found(here: Opened, sides: Sides, block: Block | None) -> Found | None:
     if block is None:
         return None
     try:
-        aggregate = join(block)
+        aggregate = sides.seen(block)
     except CorruptBlock as error:
         raise Failed(f"it can't be read: {error}", where=name(here.cls, block.id)) from None
     return Found(block.id, aggregate.value, aggregate.expires)

@@ -9,9 +9,12 @@ from pathlib import Path
 
 from migrator import revisions
 from migrator.bootstrap import Stores
-from migrator.errors import Refused
+from migrator.errors import DoesNotFit, Refused
 from migrator.gateway.follower import Follower, Terms
+from migrator.model.block import Aggregate, Block, cut, join
+from migrator.model.diff import differences
 from migrator.model.phase import Phase
+from migrator.model.value import Value
 from migrator.planning.file import decode_plan
 from migrator.planning.inference import as_planned
 from migrator.ports import Collection, LayoutFacts
@@ -25,11 +28,12 @@ _OTHER = {"source": "target", "target": "source"}
 
 @dataclass
 class Sides:
-    """The open route of a class, and which of its ends decides."""
+    """The open route of a class, which of its ends decides, and whose shape is spoken."""
 
     route: Route
     primary_side: str
     mirrored: bool
+    shape: str | None = None
 
     @cached_property
     def primary(self) -> Collection:
@@ -60,6 +64,55 @@ class Sides:
         """Whether a block of the primary is found by its key alone."""
         return self._facts.by_key
 
+    # ------------------------------------------------------------------ the other side's shape
+
+    @cached_property
+    def translates(self) -> bool:
+        """Whether the primary holds another shape than the application speaks."""
+        return not self.route.translation.identity and self.shape != self.primary_side
+
+    def seen(self, held: Block) -> Aggregate:
+        """An aggregate of the primary in the application's shape. Raises CorruptBlock, DoesNotFit.
+
+        What only the old side holds is read there, which is the mirror then.
+        """
+        there = join(held)
+        if not self.translates:
+            return there
+        if self.shape == "target":
+            return self._forward(there)
+        return self.route.translation.backward(there, self._old(held.id))
+
+    def stored(self, new: Aggregate, held: Block | None) -> Block:
+        """The block of the primary for an aggregate in the application's shape.
+
+        Raises DoesNotFit for one that would come back changed, or not go over at all.
+        """
+        if not self.translates:
+            return cut(new, self.primary.at.rules(self.route.cls))
+        translation = self.route.translation
+        if self.shape == "target":
+            made = translation.backward(new, None if held is None else join(held))
+            back = self._forward(made)
+        else:
+            made = self._forward(new)
+            back = translation.backward(made, self._old(new.id))
+        for difference in differences(new.value, back.value):
+            raise DoesNotFit(
+                f"it would come back changed: {difference.text(masked=True)}",
+                key=new.id, path=difference.path, where=self.route.name(new.id),
+                hint="the move of this class does not keep that; see:  migrator show",
+            )  # fmt: skip
+        return cut(made, self.primary.at.rules(self.route.cls))
+
+    def _forward(self, old: Aggregate) -> Aggregate:
+        (new,) = self.route.translation.forward(old)
+        return new
+
+    def _old(self, id: Value) -> Aggregate | None:
+        (held,) = self.route.source.read([id])
+        return None if held is None else join(held)
+
 
 class Opened:
     """One class of one environment, for the process that opened it."""
@@ -70,14 +123,21 @@ class Opened:
         config: str | Path | None,
         env: str | None,
         revision: str | None,
+        shape: str | None,
         terms: Terms,
     ) -> None:
+        if shape is not None and revision is None:
+            raise Refused(
+                "a shape is that of a revision's source or target", where=cls,
+                hint='say which revision:  Gateway.open(..., revision="0002", shape="source")',
+            )  # fmt: skip
         self.cls = cls
         self.pid = os.getpid()
         self._pinned = revision
+        self._shape = shape
         self.settings = load_settings(config, env)
         self.graph = revisions.load(self.settings.migrations)
-        self.stores = Stores(self.settings)
+        self.stores = Stores(self.settings, application=True)
         self.control = open_control(self.settings.control_store(), self.settings.env)
         self._routes: dict[tuple[str, str], Route] = {}
         self._sides: tuple[Standing, Sides] | None = None
@@ -115,7 +175,7 @@ class Opened:
             route = self._routes[key] = self._route(revision)
         mirrored = bool(standing.run) and standing.live and not standing.phase.ended
         begun = standing.phase.rank >= Phase.DUAL_WRITE.rank
-        return Sides(route, side, mirrored and begun)
+        return Sides(route, side, mirrored and begun, self._shape)
 
     def _where(self, standing: Standing) -> tuple[str, str]:
         """The revision whose ends matter, and the side that decides."""
@@ -160,6 +220,12 @@ class Opened:
                 "gateway follows it",
                 where=self.cls,
             )
+        if not route.translation.identity and self._shape not in ("source", "target"):
+            raise Refused(
+                f"revision {revision} changes its shape", where=self.cls,
+                hint="say whose shape this application speaks:  Gateway.open"
+                f'("{self.cls}", revision="{revision}", shape="source"), or "target"',
+            )  # fmt: skip
         runs = [r for r in self.control.runs(revision) if r.phase is not Phase.ABORTED]
         if not runs:
             return route

@@ -53,9 +53,9 @@ class Writer:
                 history.write(json.dumps([key, "begun"]) + "\n")
                 history.flush()
                 games.put(key, {"id": key, "n": n, "rounds": []})
-                games.append(key, "rounds", n)
+                games.append(key, "rounds", {"pos": 0, "n": n})
                 games.update(key, {"n": -n})
-                value: object = {"id": key, "n": -n, "rounds": [n]}
+                value: object = {"id": key, "n": -n, "rounds": [{"pos": 0, "n": n}]}
                 if n % 5 == 0:
                     games.delete(key)
                     value = None

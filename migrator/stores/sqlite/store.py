@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -70,8 +70,9 @@ class EmbeddedStore:
 
     capabilities = CAPABILITIES
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(self, name: str, path: Path, application: bool = False) -> None:
         self.name = name
+        self._application = application
         self.path = path
         self._begin()
 
@@ -140,7 +141,7 @@ class EmbeddedStore:
             connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
             connection.execute("BEGIN IMMEDIATE")
             try:
-                with passing(connection):
+                with nullcontext() if self._application else passing(connection):
                     yield connection
                 connection.execute("COMMIT")
             except BaseException:
@@ -290,4 +291,4 @@ def open_store(settings: StoreSettings) -> EmbeddedStore:
     path = unquote(urlsplit(settings.url).path).removeprefix("/")
     if not path:
         raise Refused("the URL names no file: write embedded:///FILE", where=settings.name)
-    return EmbeddedStore(settings.name, Path(settings.root, path))
+    return EmbeddedStore(settings.name, Path(settings.root, path), settings.application)

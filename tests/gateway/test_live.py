@@ -1,0 +1,171 @@
+"""The whole life of a move under gateways: by a real mirror, on real stores."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator import commands
+from migrator.errors import Interrupted
+from migrator.gateway import Behind
+from migrator.model.phase import Phase
+from migrator.ports import Collection
+from tests.gateway.kit import QUICK, opened, until
+from tests.gateway.writers import Writer
+from tests.system import servers
+from tests.system.kit import contents, fresh
+
+SCRIPT = '''"""Games move."""
+
+from migrator import At, Move, tables
+
+revision, down_revision = "0001", None
+
+move = Move("Game", source=At("old", {source}), target=At("new", {target}))
+'''
+
+
+@pytest.fixture
+def postgresql_to_mongodb(tmp_path: Path, database_url: servers.MakeDatabase) -> Path:
+    name, url = fresh("gateway"), database_url("postgresql")
+    with servers.connect_postgresql(url) as session:
+        session.execute(f"CREATE TABLE {name} (id text PRIMARY KEY, n int NOT NULL)")
+        session.execute(
+            f"CREATE TABLE {name}_round (game text REFERENCES {name}, pos int, n int NOT NULL, "
+            "PRIMARY KEY (game, pos))"
+        )
+    return project(
+        tmp_path, url, database_url("mongodb"),
+        f'tables("{name}", rounds=tables("{name}_round", order_by="pos"))',
+        f'{name!r}, representation=["/Game/*/rounds[*]", "/Game/*"], layout="flat"',
+    )  # fmt: skip
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Path:
+    config = project(
+        tmp_path, "embedded:///old.db", "embedded:///new.db", '"games"',
+        '"games", representation=["/Game/*/rounds[*]", "/Game/*"]',
+    )  # fmt: skip
+    with commands.Project(config, "test") as opened_:
+        for collection in ends(opened_):
+            collection.create()
+    return config
+
+
+def project(root: Path, old: str, new: str, source: str, target: str) -> Path:
+    (root / "migrations").mkdir()
+    (root / "migrations" / "0001_move.py").write_text(SCRIPT.format(source=source, target=target))
+    config = root / "migrator.toml"
+    config.write_text(
+        f'[env.test.stores.old]\nurl = "{old}"\n[env.test.stores.new]\nurl = "{new}"\n'
+    )
+    return config
+
+
+def ends(project: commands.Project) -> tuple[Collection, Collection]:
+    (route,) = project.routes("0001")
+    return route.source, route.target
+
+
+@pytest.fixture(params=["embedded", "postgresql_to_mongodb"])
+def config(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.getfixturevalue(request.param)
+    return path
+
+
+@pytest.fixture
+def writers(config: Path) -> Iterator[list[Writer]]:
+    started = [Writer(config, name).start() for name in ("a", "b")]
+    yield started
+    for writer in started:
+        if not writer.waited:
+            writer.kill()
+
+
+def more(writers: list[Writer]) -> None:
+    before = [writer.lines() for writer in writers]
+    until(lambda: all(w.lines() >= b + 6 for w, b in zip(writers, before, strict=True)))
+
+
+@contextmanager
+def mirroring(config: Path) -> Iterator[None]:
+    """A mirror that runs beside; what it raised is raised here."""
+    stop, errors = threading.Event(), list[BaseException]()
+
+    def run() -> None:
+        try:
+            with commands.Project(config, "test") as project, suppress(Interrupted):
+                commands.mirror(project, "0001", stop=stop)
+        except BaseException as error:  # noqa: BLE001 - raised again in the test
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert errors == []
+
+
+def begin(project: commands.Project) -> None:
+    plan = commands.plan(project, "0001", live=True)
+    commands.apply(project, plan, until=Phase.SHADOW_READ)
+
+
+def test_nothing_acknowledged_is_lost_over_the_life_of_a_move(
+    config: Path, writers: list[Writer], request: pytest.FixtureRequest
+) -> None:
+    swaps = [commands.cutover, commands.rollback, commands.cutover]
+    if "mongodb" in request.node.name:
+        del swaps[1:]  # its store can't deny writes
+    more(writers)
+    with commands.Project(config, "test") as project:
+        begin(project)
+        more(writers)
+        for swap in swaps:
+            swap(project, "0001")
+            more(writers)
+        for writer in writers:
+            writer.stop()
+        old, new = ends(project)
+        with mirroring(config):
+            until(lambda: held(old) == held(new))
+        assert_held(new, writers)
+
+
+def test_waiting_for_both_sides(embedded: Path) -> None:
+    quick = replace(QUICK, bound=0.3)
+    with opened(embedded, quick) as games, commands.Project(embedded, "test") as project:
+        games.put("before", {}, wait=True)  # there is one side only
+        begin(project)
+        old, new = ends(project)
+        until(lambda: games._here.follower.standing.phase is Phase.SHADOW_READ)
+        games.put("1", {"n": 1})
+        with pytest.raises(Behind, match="it is written"):
+            games.update("1", {"n": 2}, wait=True)
+        assert held(old)["1"] == {"n": 2}  # the mirror is down, and the write succeeds all the same
+        assert "1" not in held(new)
+    with opened(embedded) as games, mirroring(embedded):
+        games.put("2", {"n": 1}, wait=True)
+        assert held(new)["2"] == {"n": 1}
+        games.delete("1", wait=True)
+        assert "1" not in held(new)
+
+
+def held(collection: Collection) -> dict[object, object]:
+    return dict(contents(collection).values())
+
+
+def assert_held(collection: Collection, writers: list[Writer]) -> None:
+    there = held(collection)
+    for writer in writers:
+        for key, value in writer.acknowledged().items():
+            assert there.get(key) == value, key

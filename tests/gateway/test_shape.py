@@ -1,0 +1,99 @@
+"""A move that changes the shape: an application goes on in its own, on either side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from migrator import commands
+from migrator.errors import DoesNotFit, Refused
+from migrator.gateway import Gateway
+from tests.engine.games import SETTINGS
+from tests.gateway.kit import QUICK, Owner, until
+
+SCRIPT = '''"""Another shape."""
+
+from migrator import At, Convert, Drop, Move, Nest, Text
+
+revision, down_revision = "0001", None
+
+move = Move(
+    "Game", source=At("old", "games"), target=At("new", "games", representation=["/Game/*/*"]),
+    evolve=[Nest("name", {"first": "firstName", "last": "lastName"}), Drop("secret")],
+)
+'''
+OLD = {"firstName": "Ann", "lastName": "Lee", "secret": 7, "n": 1}
+NEW = {"name": {"first": "Ann", "last": "Lee"}, "n": 1}
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Iterator[Owner]:
+    (tmp_path / "migrations").mkdir()
+    (tmp_path / "migrations" / "0001_shape.py").write_text(SCRIPT)
+    config = tmp_path / "migrator.toml"
+    config.write_text(SETTINGS)
+    with commands.Project(config, "test") as project:
+        (route,) = project.routes("0001")
+        route.source.create()
+        owner = Owner(project)
+        route.target.create()
+        owner.route, owner.config = route, config
+        yield owner
+
+
+def speaking(owner: Owner, shape: Literal["source", "target"]) -> Gateway:
+    return Gateway.open("Game", owner.config, "test", revision="0001", shape=shape, terms=QUICK)
+
+
+def mirror(owner: Owner) -> None:
+    """What a mirror does while the source is the primary."""
+    for block in owner.route.source.sample(100):
+        owner.route.target.write(owner.route.expected(block))
+
+
+def cut_over(owner: Owner, *gateways: Gateway) -> None:
+    owner.arm()
+    owner.fence()
+    mirror(owner)
+    owner.flip("target")
+    owner.release()
+    until(lambda: all(g._here.follower.standing.primary == "target" for g in gateways))
+
+
+def test_both_shapes_on_both_sides(owner: Owner) -> None:
+    with speaking(owner, "source") as old, speaking(owner, "target") as new:
+        old.put("1", OLD)
+        mirror(owner)
+        assert new.get("1").value == NEW
+        new.update("1", {"name.first": "Eve"})
+        assert old.get("1").value == {**OLD, "firstName": "Eve"}
+        cut_over(owner, old, new)
+        assert old.get("1").value == {**OLD, "firstName": "Eve"}
+        assert old.get_entries("1", ["firstName", "name"]) == {"firstName": "Eve"}
+        found = old.update("1", {"n": 2})
+        assert new.get("1").value == {"name": {"first": "Eve", "last": "Lee"}, "n": 2}
+        assert old.get("1").version == found.version
+        new.put("2", NEW)
+        assert old.get("2").value == {"firstName": "Ann", "lastName": "Lee", "n": 1}
+
+
+def test_what_would_come_back_changed_is_refused(owner: Owner) -> None:
+    with speaking(owner, "source") as old:
+        old.put("1", OLD)
+        cut_over(owner, old)
+        with pytest.raises(DoesNotFit, match=r"come back changed.*secret"):
+            old.update("1", {"secret": 8})
+        with pytest.raises(DoesNotFit, match="come back changed"):
+            old.put("2", OLD)
+        assert old.get("1").value == OLD
+        assert old.get("2") is None
+
+
+def test_the_shape_must_be_told(owner: Owner) -> None:
+    with pytest.raises(Refused, match="changes its shape"):
+        Gateway.open("Game", owner.config, "test", revision="0001")
+    with pytest.raises(Refused, match="shape is that of"):
+        Gateway.open("Game", owner.config, "test", shape="source")
