@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from migrator.errors import DoesNotFit
 from migrator.model.rules import Entries, Representation, assemble
 from migrator.model.value import Record, Value, show
 
@@ -32,6 +33,17 @@ class Block:
     entries: Entries
     expires: int | None = None
     place: Value = None
+
+
+def check_deadline(id: Value, expires: int | None, where: str = "") -> None:
+    """Raise DoesNotFit for a deadline beyond the 64 bits of milliseconds that stores count in."""
+    if expires is not None and not -(2**63) < expires < 2**63:
+        raise DoesNotFit(
+            f"{show(id)[:100]}: its deadline, {expires:.3g} ms after 1970, is beyond 64 bits",
+            key=id,
+            where=where,
+            hint="give it none, or one that comes",
+        )
 
 
 class Address(NamedTuple):

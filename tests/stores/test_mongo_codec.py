@@ -46,6 +46,17 @@ def there_and_back(block: Block, flat: bool, rules: Representation) -> bytes:
     return raw
 
 
+def test_far_deadlines_come_back_or_are_told() -> None:
+    """As in the contract, by bytes: the server of the tests takes no date after the year 9999."""
+    for flat in (False, True):
+        for expires in (253_402_300_800_000, 2**63 - 1):
+            there_and_back(Block(1, {"a": 1}, expires), flat, representation("X", ["/X/*/*"]))
+        shape, _ = readers(flat, WHOLE, "expireAt")
+        for expires in (2**63, 10**30):
+            with pytest.raises(DoesNotFit):
+                shape.size(Block(1, {"": {"a": 1}}, expires))
+
+
 # ---------------------------------------------------------------- any value
 
 

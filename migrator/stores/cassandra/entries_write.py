@@ -21,7 +21,7 @@ from migrator.model.value import Value
 from migrator.stores.cassandra.entries_form import Cell, Change, Form, Raw, number
 from migrator.stores.cassandra.entries_read import Reader, expired, key_of
 from migrator.stores.cassandra.table import Node
-from migrator.stores.cassandra.table_rows import EXPIRES, MAX_TTL
+from migrator.stores.cassandra.table_rows import AFTER_2038, EXPIRES, MAX_TTL
 from migrator.stores.cassandra.table_wire import Statement, Unit, Wire
 from migrator.stores.cassandra.table_write import time_to_live
 
@@ -82,12 +82,7 @@ class Writer:
             why = "its deadline is more than 20 years away, the longest that Cassandra keeps"
             self._unfit(id, EXPIRES, why)
         if expires > self._node.latest_expiry:
-            self._unfit(
-                id,
-                EXPIRES,
-                "its deadline is after January 2038, which this server's cells can't count "
-                "(storage_compatibility_mode is not NONE)",
-            )
+            self._unfit(id, EXPIRES, AFTER_2038)
 
     def _fitting(self, block: Block) -> Encoded:
         each = self.encode(block)

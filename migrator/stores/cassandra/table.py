@@ -92,7 +92,10 @@ class TableReading:
 
     @cached_property
     def _rows(self) -> Rows:
-        return Rows(self._shape, self._rules, self.where)
+        return self._rows_of(self._shape)
+
+    def _rows_of(self, shape: Shape) -> Rows:
+        return Rows(shape, self._rules, self.where, lambda: self._node.latest_expiry)
 
     @cached_property
     def _reader(self) -> TableReader:
@@ -358,7 +361,7 @@ class TableCollection(TableReading):
     def _planned(self) -> Rows:
         """How blocks will lie, also before the table is made."""
         shape = shape_of(self._spec, self._info(self._spec.table), self.where)
-        return Rows(shape, self._rules, self.where)
+        return self._rows_of(shape)
 
     def needs_tag(self, value: Value) -> Held | None:
         """How a value that looks native is held after all."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from migrator.errors import DoesNotFit
@@ -28,6 +28,10 @@ MAX_TTL = 20 * 365 * 24 * 3600
 
 # How the deadline is named among the paths of a block.
 EXPIRES = "(expires)"
+AFTER_2038 = (
+    "its deadline is after January 2038, which this server's cells can't count "
+    "(storage_compatibility_mode is not NONE)"
+)
 
 Side = dict[str, Marks]
 
@@ -68,10 +72,17 @@ class Row:
 class Rows:
     """Turns blocks into rows and rows into blocks, for one location."""
 
-    def __init__(self, shape: Shape, rules: Representation, where: str) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        rules: Representation,
+        where: str,
+        latest_expiry: Callable[[], int] = lambda: 2**63,
+    ) -> None:
         self.shape = shape
         self.rules = rules
         self.where = where
+        self._latest_expiry = latest_expiry
 
     # ------------------------------------------------------------ to rows
 
@@ -133,6 +144,8 @@ class Rows:
                 "its deadline is more than 20 years away, the longest that Cassandra keeps",
                 EXPIRES,
             )
+        if expires > self._latest_expiry():
+            raise Unfit(AFTER_2038, EXPIRES)
         static = [column.name for column in self.shape.static]
         if static:
             raise Unfit(

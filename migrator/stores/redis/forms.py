@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 from migrator.errors import DoesNotFit, MigratorError, Terminal, Transient
-from migrator.model.block import Block, Patch
+from migrator.model.block import Block, Patch, check_deadline
 from migrator.model.block import name as block_name
 from migrator.model.json_text import UNFIT, dump_bytes
 from migrator.model.rules import CorruptBlock, Entries, Representation, assemble
-from migrator.model.value import INT64_MAX, INT64_MIN, Record, Value
+from migrator.model.value import Record, Value
 from migrator.stores.redis import codec, document, names
 from migrator.stores.redis.names import SIDE, Damaged
 from migrator.stores.redis.wire import Command, Reply, Session, Unit, Wire
@@ -167,8 +167,7 @@ class OneKey:
         key = self.key(block.id)
         if not block.entries:
             self._unfit(block.id, "", "a block has no entry")
-        if block.expires is not None and not INT64_MIN < block.expires <= INT64_MAX:
-            self._unfit(block.id, "", "its deadline is beyond what Redis counts")
+        check_deadline(block.id, block.expires, self._wire.where)
         fields, notes = self._encoded(block.id, block.entries)
         size = len(key) + sum(len(name) + len(data) for name, data in fields.items())
         return Encoded(block, key, fields, notes, size)

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from migrator.errors import DoesNotFit, Terminal
 from migrator.exchange import Change, is_still
 from migrator.model import json_text as codec
-from migrator.model.block import Address, Block, Patch, name
+from migrator.model.block import Address, Block, Patch, check_deadline, name
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Int64, Value
@@ -117,6 +117,7 @@ class EntriesCollection(EntriesReader, EntriesLive):
         return [block for range_ in ranges for block in self.page(range_, None, each).blocks][:size]
 
     def size(self, block: Block) -> int:
+        check_deadline(block.id, block.expires, self.where)
         return sum(map(_bytes, self._rows(block.id, block.entries)))
 
     def needs_tag(self, value: Value) -> Held | None:

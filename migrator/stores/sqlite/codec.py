@@ -19,7 +19,7 @@ import msgspec
 
 from migrator.errors import DoesNotFit
 from migrator.model import tags, witness
-from migrator.model.block import Block
+from migrator.model.block import Block, check_deadline
 from migrator.model.rules import Entries
 from migrator.model.value import INT64_MAX, INT64_MIN, Int64, Set, Value, depth, has_utf8
 
@@ -179,6 +179,7 @@ def rows(block: Block) -> list[Row]:
     """The rows of a block. Raises DoesNotFit naming key and path."""
     if not block.entries:
         raise DoesNotFit("a block has at least one entry", key=block.id)
+    check_deadline(block.id, block.expires)
     column, entries = key_column(block.id), block.entries
     try:
         with _Packing() as pack:

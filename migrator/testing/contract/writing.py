@@ -24,6 +24,17 @@ from migrator.testing.values import ODD_VALUES
 # 2037-01-01T00:00:00.123Z: a whole second would not show a store that cuts to seconds wrongly, and
 # some stores keep no deadline after January 2038, or more than 20 years away.
 DEADLINE = 2_114_380_800_123
+# Past what systems count deadlines in: 32 bits of seconds, with a sign and without; the year 9999;
+# 64 bits of nanoseconds, of milliseconds less one and as they are; and no bits at all.
+FAR = (
+    2**31 * 1000,
+    2**32 * 1000,
+    253_402_300_800_000,
+    2**63 // 1_000_000 + 1,
+    2**63 - 1,
+    2**63,
+    10**30,
+)
 LARGEST = 20_000_000
 
 
@@ -322,6 +333,8 @@ class ExpiryPromises(Harness):
             with pytest.raises(DoesNotFit) as caught:
                 cut_place.collection.write(blocks)
             assert caught.value.key == key(1)
+            with pytest.raises(DoesNotFit):
+                cut_place.collection.size(blocks[0])
             assert_holds(cut_place.collection, [])
             return
         cut_place.collection.write(blocks)
@@ -335,6 +348,26 @@ class ExpiryPromises(Harness):
             assert without.expires is None
             paged = scan(reader, cut_place.collection.split(1))
             assert {b.expires for b in paged} == {with_.expires, None}
+
+    def test_far_deadlines_are_kept_or_told_before(self, place: Place, can: Capabilities) -> None:
+        if not can.expiry:
+            by_capability("it keeps no expiry")
+        kept: list[Block] = []
+        for number, deadline in enumerate(FAR):
+            block = place.block(place.case.key(number), 1, deadline)
+            try:
+                place.collection.size(block)
+            except DoesNotFit:
+                with pytest.raises(DoesNotFit):
+                    place.collection.write([block])
+            else:
+                place.collection.write([block])
+                kept.append(block)
+        assert_holds(place.collection, kept)
+        for reader in (place.collection, place.collection.observer()):
+            found = reader.read([block.id for block in kept])
+            seconds = [None if b is None or b.expires is None else b.expires // 1000 for b in found]
+            assert seconds == [b.expires // 1000 for b in kept if b.expires is not None]
 
     def test_expiry_goes_with_the_block(self, cut_place: Place, can: Capabilities) -> None:
         if not can.expiry:
