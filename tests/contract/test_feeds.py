@@ -29,6 +29,10 @@ def _tables_on_postgresql(_: Path, collection: Collection) -> feeds_sql.TablesAp
     return feeds_sql.TablesApplication(_plain_postgresql(), collection)
 
 
+def _entries_on_postgresql(_: Path, collection: Collection) -> feeds_sql.EntriesApplication:
+    return feeds_sql.EntriesApplication(_plain_postgresql(), collection)
+
+
 def _other_system(position: Json) -> Json:
     assert isinstance(position, dict)
     return {**position, "system": "7000000000000000001"}
@@ -125,6 +129,10 @@ CASES = [
     ),
     FeedCase(
         "postgresql", "tables", _postgresql, feeds_sql.tables_at, _tables_on_postgresql,
+        elsewhere=_other_system, cut=_cut_slot,
+    ),
+    FeedCase(
+        "postgresql", "entries", _postgresql, _entries_at, _entries_on_postgresql,
         elsewhere=_other_system, cut=_cut_slot,
     ),
     FeedCase(

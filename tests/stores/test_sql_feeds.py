@@ -163,6 +163,30 @@ def test_postgresql_shows_no_touch_before_its_write_can_be_read(
             thread.join()
 
 
+def test_the_fence_of_postgresql_makes_no_transaction_a_deadlock(
+    urls: dict[str, str], postgresql: Run
+) -> None:
+    postgresql("DROP TABLE IF EXISTS rounds, matches")
+    postgresql("CREATE TABLE matches (id varchar(20) PRIMARY KEY, v integer)")
+    postgresql("CREATE TABLE rounds (id integer PRIMARY KEY, match varchar(20), v integer)")
+    postgresql("INSERT INTO matches VALUES ('a', 1)")
+    postgresql("INSERT INTO rounds VALUES (1, 'a', 1)")
+    at = At("store", tables("matches", rounds=tables("rounds", parent="match")), ["/Game/*"])
+    store = sql.open_store(StoreSettings("store", urls["postgresql"]))
+    fence = store.collection("Game", at).fence("run")  # type: ignore[attr-defined]
+    raising = threading.Thread(target=fence.raise_, args=["mark", 20])
+    with psycopg.connect(urls["postgresql"]) as connection:
+        connection.execute("UPDATE rounds SET v = 2")
+        raising.start()
+        while not postgresql("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall():
+            time.sleep(0.01)
+        connection.execute("UPDATE matches SET v = 2")  # held by the fence, which waits for us
+    raising.join()
+    assert fence.is_up()
+    fence.lower()
+    store.close()
+
+
 def test_mariadb_shows_no_touch_before_its_write_can_be_read(
     urls: dict[str, str], mariadb: Run
 ) -> None:

@@ -21,7 +21,7 @@ from migrator.ports import Held, How, Json, Page, Statistics
 from migrator.stores.sql.entries_read import CHUNK, EntriesReader
 from migrator.stores.sql.entries_schema import LARGEST, bounds
 from migrator.stores.sql.errors import is_unique
-from migrator.stores.sql.live import EntriesLive
+from migrator.stores.sql.live import Live
 from migrator.stores.sql.upsert import attempt
 
 if TYPE_CHECKING:
@@ -34,8 +34,10 @@ _COLUMNS = ("block", "entry", "value", "tags")
 Row = dict[str, Any]
 
 
-class EntriesCollection(EntriesReader, EntriesLive):
+class EntriesCollection(EntriesReader, Live):
     """A collection of entries in a relational store."""
+
+    _layout = "entries"
 
     def __init__(self, store: SqlStore, cls: str, at: At) -> None:
         super().__init__(store, cls, at, codec.load)

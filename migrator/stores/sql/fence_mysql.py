@@ -2,7 +2,9 @@
 
 They are made under one lock of all tables, which waits for every open transaction that has used
 these, and the marker is written before the lock is given back: so all that was acknowledged lies
-before it (R16). TRUNCATE and what changes tables pass triggers; the journal shows them.
+before it (R16). A transaction that holds one of the tables and asks for another meanwhile may be
+ended by the server as a deadlock's. TRUNCATE and what changes tables pass triggers; the journal
+shows them.
 """
 
 from __future__ import annotations

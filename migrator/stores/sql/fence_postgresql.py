@@ -7,32 +7,56 @@ which is written in the same transaction, and nothing after it (R16).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from functools import cached_property
 
-from migrator.stores.sql.journal_postgresql import ddl, emit, one, quoted
-
-if TYPE_CHECKING:
-    from migrator.stores.sql.tables import TablesCollection
+from migrator.errors import Transient
+from migrator.stores.sql.journal_postgresql import Followed, ddl, emit, one, quoted
 
 # Every session of Migrator's has it (engine.py); an application has no reason to set it.
 WRITER = "migrator.writer"
+# Who writes a child first and waits for the root holds what we wait for: we let go of it before
+# the server looks for a deadlock (after 1 s), whose victim might be the application.
+_BELOW = 0.2
+_BETWEEN = 0.02
 
 
 class PostgresqlFence:
     """One trigger on each table of an aggregate, and its function."""
 
-    def __init__(self, collection: TablesCollection, name: str) -> None:
-        self.database = collection.database
-        self.where = collection.where
+    def __init__(self, followed: Followed, name: str) -> None:
+        self.database = followed.database
+        self.where = followed.where
         self.run = name
         self.name = f"{name}_fence"
-        self._tables = sorted({quoted(node) for node in collection.root.walk()})
+        self._followed = followed
+
+    @cached_property
+    def _tables(self) -> list[str]:
+        """Parents first, as transactions mostly write them."""
+        return list(dict.fromkeys(quoted(node) for node in self._followed.root.walk()))
 
     def raise_(self, mark: str, seconds: float) -> None:
-        tables = ", ".join(self._tables)
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                self._attempt(mark, end - time.monotonic())
+            except Transient as error:
+                if error.unknown or time.monotonic() >= end:
+                    raise
+                time.sleep(_BETWEEN)
+            else:
+                return
+
+    def _attempt(self, mark: str, seconds: float) -> None:
+        root, *below = self._tables
         with self.database.writing(self.where) as c:
             c.execute(ddl(f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}"))
-            c.execute(ddl(f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE"))
+            c.execute(ddl(f"LOCK TABLE {root} IN SHARE ROW EXCLUSIVE MODE"))
+            if below:
+                most = max(0.001, min(seconds, _BELOW))
+                c.execute(ddl(f"SET LOCAL lock_timeout = {int(most * 1000)}"))
+                c.execute(ddl(f"LOCK TABLE {', '.join(below)} IN SHARE ROW EXCLUSIVE MODE"))
             c.execute(ddl(self._function()))
             for table in self._tables:
                 c.execute(ddl(f'DROP TRIGGER IF EXISTS "{self.name}" ON {table}'))

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from psycopg.conninfo import make_conninfo
@@ -18,15 +18,13 @@ from sqlalchemy.engine import Connection
 
 from migrator.errors import FeedLost, Refused
 from migrator.journal import Touch, Touches
-from migrator.ports import Json
-from migrator.stores.sql.engine import connect_args
+from migrator.model.value import Value
+from migrator.ports import Json, StoreSettings
+from migrator.stores.sql.engine import Database, connect_args
 from migrator.stores.sql.options import read_url
 from migrator.stores.sql.shape import Node
 from migrator.stores.sql.stream_postgresql import Part, Stream, lsn_number, lsn_text, marks_of
 from migrator.stores.sql.touched import Touched
-
-if TYPE_CHECKING:
-    from migrator.stores.sql.tables import TablesCollection
 
 _PUBLICATION = "SELECT 1 FROM pg_publication WHERE pubname = :n"
 _SLOT = "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = :n"
@@ -38,14 +36,27 @@ _SESSION = (
 )
 
 
+class Followed(Protocol):
+    """A collection as its feed and its fence see it: tables, and how the root's key is read."""
+
+    database: Database
+    settings: StoreSettings
+    where: str
+
+    @property
+    def root(self) -> Node: ...
+
+    def key(self, value: Value) -> Value: ...
+
+
 class PostgresqlJournal:
     """One slot and one publication, both of the same name."""
 
-    def __init__(self, collection: TablesCollection, name: str) -> None:
-        self.collection = collection
-        self.database = collection.database
+    def __init__(self, followed: Followed, name: str) -> None:
+        self.followed = followed
+        self.database = followed.database
         self.name = name
-        self.where = collection.where
+        self.where = followed.where
 
     def describe(self) -> str:
         count = len(self._nodes)
@@ -53,7 +64,7 @@ class PostgresqlJournal:
 
     @property
     def _nodes(self) -> list[Node]:
-        return list(self.collection.root.walk())
+        return list(self.followed.root.walk())
 
     @contextmanager
     def _session(self) -> Iterator[Connection]:
@@ -151,7 +162,7 @@ class PostgresqlJournal:
         return PostgresqlFeed(self, stream)
 
     def _conninfo(self) -> str:
-        settings = self.collection.store.settings
+        settings = self.followed.settings
         parts = read_url(settings).translate_connect_args(username="user", database="dbname")
         if settings.secret is not None:
             parts["password"] = settings.secret()
@@ -166,7 +177,7 @@ class PostgresqlFeed:
     def __init__(self, journal: PostgresqlJournal, stream: Stream) -> None:
         self._journal = journal
         self._stream = stream
-        self._touched = Touched(journal.collection.root)
+        self._touched = Touched(journal.followed.root, journal.followed.key)
         self._ahead: list[Part] = []
 
     def poll(self, seconds: float) -> Touches | None:

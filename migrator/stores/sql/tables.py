@@ -142,6 +142,8 @@ class TablesReading:
 class TablesCollection(TablesReading, Live):
     """The blocks of one class in tables."""
 
+    _layout = "tables"
+
     def exists(self) -> bool:
         """Whether the root's table is there."""
         if self.database.absent:

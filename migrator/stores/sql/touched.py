@@ -7,7 +7,7 @@ touched itself, and its old row leads on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.journal import Touch
 from migrator.model.canonical import encode
+from migrator.model.value import Value
 from migrator.stores.sql.columns import server_cast
 from migrator.stores.sql.keys import id_of, selected
 from migrator.stores.sql.pgoutput import Relation, Tuple
@@ -24,10 +25,11 @@ Texts = tuple[str, ...]
 
 
 class Touched:
-    """The rows of the tables of one aggregate."""
+    """The rows of the tables of one aggregate; ``key`` makes the block's key of the root's."""
 
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: Node, key: Callable[[Value], Value]) -> None:
         self.root = root
+        self._key = key
         self._nodes: dict[tuple[str, str], list[Node]] = {}
         for node in root.walk():
             self._nodes.setdefault((node.info.schema or "", node.info.name), []).append(node)
@@ -103,7 +105,7 @@ class Touched:
                 codec.decode(value) if codec.decode and value is not None else value
                 for codec, value in zip(codecs, raw, strict=True)
             ]
-            key = id_of(tuple(values))
+            key = self._key(id_of(tuple(values)))
             form = encode(key)
             deleted = roots[given[number - 1]] or (form in touches and touches[form].deleted)
             touches[form] = Touch(key, deleted)
