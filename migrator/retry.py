@@ -48,12 +48,12 @@ class Retry:
 
     def __init__(
         self,
-        seconds: float = GIVE_UP_SECONDS,
+        seconds: float | None = None,
         stop: threading.Event | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self.repeated = 0
-        self._seconds = seconds
+        self._seconds = GIVE_UP_SECONDS if seconds is None else seconds
         self._stop = stop or threading.Event()
         self._lock = threading.Lock()
         self.check = check

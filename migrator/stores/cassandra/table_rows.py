@@ -316,19 +316,19 @@ class Rows:
     def remaining(self, values: Values) -> int | None:
         """The deadline by what is left of the cells' lives.
 
-        Raises ValueError where only a part of them ends.
+        Raises ValueError where only a part of them ends, naming their columns.
         """
-        lives: list[int | None] = []
+        lives: dict[str, list[int | None]] = {}
         for column in self.shape.regular:
             if values.get(column.name) is not None and ("ttl", column.name) in values:
-                lives += numbers(values["ttl", column.name], column)
-        ends = [life for life in lives if life is not None]
+                lives[column.name] = numbers(values["ttl", column.name], column)
+        every = [life for cells in lives.values() for life in cells]
+        ends = [life for life in every if life is not None]
         if not ends:
             return None
-        if len(ends) < len(lives) or max(ends) - min(ends) > 1:
-            raise ValueError(
-                "some of its columns expire by themselves, and a block ends as a whole"
-            )
+        if len(ends) < len(every) or max(ends) - min(ends) > 1:
+            names = ", ".join(n for n, cells in lives.items() if set(cells) - {None})
+            raise ValueError(f"cells of {names} expire by themselves, and a block ends as a whole")
         now = values.get(NOW)
         since = time.time() * 1000 if now is None else int.from_bytes(now, "big")
         return (int(since) // 1000 + max(ends)) * 1000

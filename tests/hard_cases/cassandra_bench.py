@@ -1,0 +1,50 @@
+"""A project over a keyspace of Cassandra and an embedded store, and the plain driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from cassandra.cluster import Cluster
+
+from migrator.model.move import At
+from migrator.ports import Collection
+from tests.contract import servers
+from tests.system import kit
+from tests.system.kit import Shop
+
+
+class CassandraBench:
+    """Stores ``wide`` (Cassandra) and ``emb``, and ``plain``, the driver on the same keyspace."""
+
+    def __init__(self, root: Path, url: str, plain: Any) -> None:
+        self.root, self.url, self.plain = root, url, plain
+
+    def shop(self, *moves: tuple[str, str]) -> Shop:
+        shop = Shop(self.root, {"wide": self.url, "emb": "embedded:///emb.db"})
+        for move in moves:
+            shop.script(f"move = {kit.move('Thing', *move)}")
+        return shop
+
+    def contents(self, shop: Shop, at: At) -> kit.Contents:
+        with shop.open() as project:
+            return kit.contents(self.collection(project, at))
+
+    @staticmethod
+    def collection(project: Any, at: At) -> Collection:
+        collection: Collection = project.stores.get(at.store).collection("Thing", at)
+        return collection
+
+
+@pytest.fixture
+def cassandra_bench(tmp_path: Path) -> Iterator[CassandraBench]:
+    url = servers.cassandra()
+    parts = urlsplit(url)
+    cluster = Cluster([parts.hostname], port=parts.port, protocol_version=5)
+    plain = cluster.connect(parts.path.strip("/"))
+    plain.default_timeout = 60
+    yield CassandraBench(tmp_path, url, plain)
+    cluster.shutdown()
