@@ -62,7 +62,8 @@ class ContractCase:
     a collection name and a list of rules. ``break_copier`` changes the copier's encoder and
     decoder so that they go on agreeing with each other on a text ``kept``, while something
     else lies in the store. ``key`` gives the i-th ordinary key, in ascending order for the
-    store. ``exclusions`` names promises (by pattern) that can't be tried here, with a reason;
+    store. ``exclusions`` names promises (by pattern) that can't be tried here, with a reason, and
+    ``representation NAME`` and ``values KIND`` where a promise is tried without these;
     ``refused_keys`` and ``refused_names`` are odd ones that the store says no to. ``empty``
     takes all out of a collection by the plain driver: where given, collections are kept from test
     to test, for stores in which making one takes long. ``module`` is

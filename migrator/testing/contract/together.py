@@ -89,7 +89,7 @@ class TogetherPromises(Harness):
 
         def write() -> None:
             try:
-                for i in range(30):
+                for i in range(16):
                     new, old = states[i % 2 == 0], states[i % 2]
                     insist(partial(collection.write, [new]))
                     insist(partial(collection.patch, [Patch(key, *difference(new, old))]))
