@@ -279,6 +279,40 @@ class AsTarget(Protocol):
         """As ``findings``, for a plan that writes so many blocks and bytes here."""
 
 
+@dataclass(frozen=True)
+class Units:
+    """Units of capacity: to write a block, to look before that, to read it by its key."""
+
+    write: int = 0
+    look: int = 0
+    read: int = 0
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Units of capacity a second, None where nothing bounds them."""
+
+    read: float | None = None
+    write: float | None = None
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """A collection whose server counts units of capacity; beside ``Collection``."""
+
+    def units(self, new: Block | None, old: Block | None) -> Units:
+        """What it takes to make a block another one, indexes included; None for no block."""
+
+    def scan_units(self) -> int:
+        """What it takes to read the whole collection as it lies now."""
+
+    def consumed(self) -> int:
+        """The units that this process has read at the store so far."""
+
+    def rates(self) -> Rates:
+        """What the server, or the store's settings, allow."""
+
+
 @runtime_checkable
 class Roomier(Protocol):
     """A collection whose store has a layout for larger blocks; beside ``Collection``."""

@@ -85,6 +85,11 @@ class Gathered(_Reader):
     def _all(self) -> list[Side]:
         return [self._parts] if self._mains is None else [self._mains, self._parts]
 
+    @property
+    def behind(self) -> list[Collection]:
+        """The collections that it is put together of."""
+        return [side.collection for side in self._all]
+
     def observer(self) -> Observer:
         sides = [Side(s.cls, s.collection, s.collection.observer()) for s in self._all]
         mains = sides[0] if len(sides) > 1 else None

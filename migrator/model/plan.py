@@ -15,6 +15,7 @@ FORMAT = 1
 
 Severity = Literal["note", "warning", "accept", "error"]
 Count = Annotated[int, msgspec.Meta(ge=0)]
+Side = Literal["source", "target", "archive"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -97,6 +98,28 @@ class Archived(msgspec.Struct, frozen=True, kw_only=True):
     bytes: Count
 
 
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
+    """What a move takes of one side, in units of capacity, where its server counts such.
+
+    ``survey`` was read for this plan; ``write`` and ``read`` are for the copy, ``verify`` is read
+    to verify once. The rates are what table and settings allow a second.
+    """
+
+    side: Side
+    survey: Count
+    write: Count
+    read: Count
+    verify: Count
+    write_rate: float | None = None
+    read_rate: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long the rates make the copy take, at least."""
+        pairs = ((self.write, self.write_rate), (self.read, self.read_rate))
+        return max(units / rate if rate else 0.0 for units, rate in pairs)
+
+
 class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is planned for one move.
 
@@ -134,6 +157,7 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
     oversize: str
     tables: Tables | None = None
     archive: Archived | None = None
+    capacity: list[Capacity] = []
 
     @property
     def writes(self) -> int:

@@ -6,6 +6,7 @@ from migrator.archive import Archive
 from migrator.errors import DoesNotFit, Refused
 from migrator.model.block import Block
 from migrator.model.rules import CorruptBlock
+from migrator.planning.metering import Metering
 from migrator.planning.tally import Issues, Kinds, key_bytes
 from migrator.retry import Retry
 
@@ -13,8 +14,9 @@ from migrator.retry import Retry
 class Archiving:
     """Counts what goes into an archive; a block that can't be held there is an error."""
 
-    def __init__(self, archive: Archive, issues: Issues, retry: Retry) -> None:
+    def __init__(self, archive: Archive, issues: Issues, retry: Retry, metering: Metering) -> None:
         self._archive = archive
+        self._metering = metering
         self._retry = retry
         self._issues = issues
         self._capabilities = archive.store.capabilities.at(archive.at.layout)
@@ -65,6 +67,7 @@ class Archiving:
                 self._tell(name, f"is over the limit of {limit:,} bytes for {what}", "")
                 return False
         self.bytes += size
+        self._metering.add_archived(block)
         return True
 
     def _tell(self, name: str, why: str, path: str) -> None:

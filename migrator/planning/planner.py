@@ -13,11 +13,12 @@ from typing import TypeAlias
 import msgspec
 
 from migrator.model.move import At, Tables
-from migrator.model.plan import Archived, Finding, KindCount, MovePlan, Place, Plan
+from migrator.model.plan import Archived, Finding, KindCount, MovePlan, Place, Plan, Side
 from migrator.model.value import Kind
 from migrator.planning.differences import Sink
 from migrator.planning.file import sealed
 from migrator.planning.inference import inferred
+from migrator.planning.metering import tell_of_long
 from migrator.planning.regrouped import regrouping_findings
 from migrator.planning.survey import PAGE, Survey, Surveyor
 from migrator.planning.tally import Issues
@@ -72,6 +73,7 @@ def make_plan(
         location_findings(route, survey, retry)
         regrouping_findings(route, routes, survey.issues, retry)
         made = _move_plan(route, survey, workers)
+        tell_of_long(made.capacity, _places(route), survey.issues)
         if route is not bare:
             made = msgspec.structs.replace(made, tables=route.move.target.tables)
         moves.append(made)
@@ -200,6 +202,11 @@ def place(store: Store, at: At, cls: str) -> Place:
     )  # fmt: skip
 
 
+def _places(route: Route) -> dict[Side, str]:
+    archive = "" if route.archive is None else str(route.archive.at)
+    return {"source": str(route.source_at), "target": str(route.move.target), "archive": archive}
+
+
 def _move_plan(route: Route, survey: Survey, workers: int) -> MovePlan:
     writes = survey.create + survey.change
     read = writes + survey.leave
@@ -210,6 +217,9 @@ def _move_plan(route: Route, survey: Survey, workers: int) -> MovePlan:
     laws = route.translation.laws()
     capabilities = route.target_store.capabilities.at(target.layout)
     limits = capabilities.limits
+    capacity = (
+        [] if survey.metering is None else survey.metering.result(survey.bytes, fresh=survey.fresh)
+    )
     return MovePlan(
         cls=route.cls,
         source=place(route.source_store, route.source_at, route.move.source_cls),
@@ -238,12 +248,13 @@ def _move_plan(route: Route, survey: Survey, workers: int) -> MovePlan:
         + _requests(survey.delete, 0, limits)
         + _archive_requests(route, survey),
         # A block is read, cut and written; the probe measured the first two at ``rate``.
-        seconds=round(2 * read / rate, 1) if rate else 0.0,
+        seconds=round(max([2 * read / rate if rate else 0.0, *(c.seconds for c in capacity)]), 1),
         rate=round(rate, 1),
         rollback=[text for text in (laws.returns.broken, laws.survives.broken) if text],
         effective=facts.effective,
         oversize=route.move.oversize,
         archive=_archived(route, survey),
+        capacity=capacity,
     )
 
 

@@ -20,6 +20,7 @@ from migrator.model.value import Value, show
 from migrator.planning.archiving import Archiving
 from migrator.planning.elsewhere import Elsewhere
 from migrator.planning.keys import Collisions, dangling
+from migrator.planning.metering import Metering
 from migrator.planning.tally import Issues, Kinds, Largest, key_bytes
 from migrator.ports import Capabilities, Collection, How
 from migrator.retry import Retry
@@ -56,6 +57,7 @@ class Survey:
     largest: Largest = field(default_factory=Largest)
     kinds: Kinds | None = None
     archiving: Archiving | None = None
+    metering: Metering | None = None
 
     def sizes(self, capabilities: Capabilities) -> Sizes:
         """The largest of everything that is limited."""
@@ -90,8 +92,11 @@ class Surveyor:
         self._elsewhere = Elsewhere(route)
         told = (How.REFUSED,) if route.tags.anywhere else (How.REFUSED, How.TAGGED)
         self.found = Survey(kinds=Kinds(route.target, self._capabilities, told))
+        self._metering = self.found.metering = Metering(route, retry)
         if route.archive is not None:
-            self.found.archiving = Archiving(route.archive, self.found.issues, retry)
+            self.found.archiving = Archiving(
+                route.archive, self.found.issues, retry, self._metering
+            )
 
     def run(self) -> Survey:
         """Survey both sides. Raises Terminal where the source is not there."""
@@ -278,10 +283,13 @@ class Surveyor:
             found.create += 1
             found.added += len(new.entries)
             self._example(new, None, "create")
+            self._metering.add(new, None)
         elif same_block(new, old):
             found.leave += 1
+            self._metering.add(new, old, written=False)
         else:
             found.change += 1
+            self._metering.add(new, old)
             changes = entry_changes(old.entries, new.entries)
             found.added += len(changes.added)
             found.changed += len(changes.changed)
@@ -329,6 +337,7 @@ class Surveyor:
                     if self.collisions.expects(block.id):
                         continue  # what stands under a key that is made is changed, not deleted
                     found.delete += 1
+                    self._metering.add(None, block)
                     if self.full:
                         self.sink(self._deleted(block))
                     found.removed += len(block.entries)
@@ -348,6 +357,7 @@ class Surveyor:
         seen = max(1, found.read)
         for name in ("create", "change", "leave", "entries", "bytes", "added", "changed"):
             setattr(found, name, round(getattr(found, name) * blocks / seen))
+        self._metering.extrapolate(blocks / seen)
         if found.archiving is not None:
             found.archiving.extrapolate(blocks / seen)
         if found.fresh and not self.route.spreads:

@@ -8,6 +8,7 @@ from migrator.model.move import Tables
 from migrator.model.plan import (
     Archived,
     BlockDiff,
+    Capacity,
     EntryLine,
     Finding,
     MovePlan,
@@ -130,6 +131,8 @@ def _facts(move: MovePlan) -> Iterator[Line]:
     if limits:
         yield _fact("limits", limits)
     yield _fact("work", _work(move))
+    for side in move.capacity:
+        yield _fact("", _capacity(side))
     if move.oversize == "quarantine":
         yield _fact("quarantine", "blocks that can't be written are set aside")
     if move.archive is not None:
@@ -207,6 +210,14 @@ def _work(move: MovePlan) -> str:
         f"{some(move.requests_read, 'range read')}, "
         f"{some(move.requests_write, 'bulk write')}{time}{rate}"
     )
+
+
+def _capacity(side: Capacity) -> str:
+    counts = ((side.write, "write"), (side.read, "read"))
+    told = [f"{count:,} {word} units" for count, word in counts if count]
+    taken = f" ({side.survey:,} were read for this plan)" if side.survey else ""
+    copy = f"{' and '.join(told)} to copy, " if told else ""
+    return f"{side.side}: {copy}{side.verify:,} read units to verify{taken}"
 
 
 def _findings(plan: Plan) -> Iterator[Line]:

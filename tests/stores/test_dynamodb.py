@@ -18,7 +18,7 @@ from migrator.errors import DoesNotFit, Refused, Terminal, Transient
 from migrator.model.block import Address, Aggregate, Block, Patch, cut
 from migrator.model.canonical import equal
 from migrator.model.value import Record, Value
-from migrator.ports import Collection, Store, StoreSettings
+from migrator.ports import Collection, Metered, Rates, Store, StoreSettings
 from migrator.stores import dynamodb
 from migrator.stores.dynamodb import wire
 from tests.conftest import server_url
@@ -455,3 +455,46 @@ def test_what_was_left_unprocessed_is_finished(
         unprocessing(patch, lambda _, asked: asked[-1:])
         with pytest.raises(Transient, match="g19"):
             collection.write(blocks[:20])
+
+
+def test_units_follow_the_indexes_that_a_change_shows_in(store: Store) -> None:
+    indexes = [
+        index("by-first", "first"),
+        index("by-score", "first", "score:N", project="keys"),
+        index("by-year", "year:N", project=["note"]),
+    ]
+    layout = item("id", indexes=indexes, billing="provisioned", read_units=5, write_units=7)
+    games = store.collection("Game", At("dynamo", "test_units", ["/Game/*/*"], layout))
+    assert isinstance(games, Metered)
+
+    def write(new: Record | None, old: Record | None) -> int:
+        blocks = [x and cut_for(games, "a", {"id": "a", **x}) for x in (new, old)]
+        return games.units(*blocks).write  # type: ignore[arg-type]
+
+    large = "x" * 2500
+    known: list[tuple[Record | None, Record | None, int]] = [
+        ({"text": large}, None, 3),  # in no index
+        ({"text": large, "first": "mary"}, None, 3 + 3),
+        ({"text": large, "first": "mary", "score": 5}, None, 3 + 3 + 1),
+        ({"text": large, "year": 1999}, None, 3 + 1),
+        ({"text": "x", "year": 1999, "note": large}, None, 3 + 3),
+        ({"text": "x", "first": "mary"}, {"text": large, "first": "mary"}, 3 + 3),  # the larger
+        ({"text": "x", "first": "rick"}, {"text": "x", "first": "mary"}, 1 + 2),  # gone, and new
+        ({"text": "x", "first": "m", "score": 1}, {"text": "y", "first": "m", "score": 1}, 1 + 1),
+        ({"text": "x", "year": 1}, {"text": "y", "year": 1}, 1),  # it shows in no index
+        (None, {"text": large, "first": "mary"}, 3 + 3),
+    ]
+    assert [write(new, old) for new, old, _ in known] == [units for *_, units in known]
+    assert games.units(cut_for(games, "a", {"id": "a", "text": large * 4}), None).read == 3
+    assert games.rates() == Rates(read=5, write=7)
+
+
+def test_units_of_a_table_are_those_of_its_own_indexes(make: Make, store: Store) -> None:
+    by_first = [index("by-first", "first")]
+    layout = item("id", indexes=by_first, billing="provisioned", read_units=5, write_units=7)
+    made = make("Game", ["/Game/*/*"], layout)
+    # The layout says less than what is there.
+    games = store.collection("Game", At("dynamo", made.at.collection, ["/Game/*/*"]))
+    assert isinstance(games, Metered)
+    assert games.units(cut_for(games, "a", {"id": "a", "first": "mary"}), None).write == 2
+    assert games.rates() == Rates(read=5, write=7)

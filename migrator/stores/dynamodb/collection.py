@@ -9,8 +9,9 @@ from migrator.model.move import At, Layout
 from migrator.model.path import escape, parse_path
 from migrator.model.rules import Entries
 from migrator.model.value import Value
-from migrator.ports import Held, Json, Observer, Page, Statistics
+from migrator.ports import Held, Json, Observer, Page, Rates, Statistics, Units
 from migrator.stores.dynamodb import facts, findings, keys, sizes
+from migrator.stores.dynamodb.capacity import Meter, read_units
 from migrator.stores.dynamodb.codec import Item, Unreadable
 from migrator.stores.dynamodb.item import ItemShape
 from migrator.stores.dynamodb.options import GATHERED, REST, SIDE, Options
@@ -33,6 +34,7 @@ class ItemCollection:
         self._table = Table(wire, at.collection, options, self._where)
         self._rules = at.rules(cls)
         self._shape = ItemShape(options, self._rules, self._where)
+        self._meter = Meter(self._table)
 
     # ------------------------------------------------------------ the collection itself
 
@@ -157,6 +159,20 @@ class ItemCollection:
 
     def size(self, block: Block) -> int:
         return sizes.item_size(self._shape.item(block))
+
+    def units(self, new: Block | None, old: Block | None) -> Units:
+        after, before = (None if b is None else self._shape.item(b) for b in (new, old))
+        read = 0 if after is None else read_units(sizes.item_size(after))
+        return Units(self._meter.put(after, before), 0, read)
+
+    def scan_units(self) -> int:
+        return self._meter.scan()
+
+    def consumed(self) -> int:
+        return round(self._table.wire.reads.spent)
+
+    def rates(self) -> Rates:
+        return self._meter.rates()
 
     def roomier(self) -> Layout:
         given = dict(self.at.layout.options) if self.at.layout is not None else {}

@@ -12,11 +12,13 @@ from migrator.model.block import Address, Block, Patch
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value, show
-from migrator.ports import Held, Json, Observer, Page, Statistics
+from migrator.ports import Held, Json, Observer, Page, Rates, Statistics, Units
 from migrator.retry import request as by_retry
 from migrator.stores.dynamodb import facts, findings, keys, sizes
+from migrator.stores.dynamodb.capacity import Meter
 from migrator.stores.dynamodb.codec import Item, Unreadable
 from migrator.stores.dynamodb.gathered import GatheredShape, Gatherer, Seen
+from migrator.stores.dynamodb.gathered_capacity import GatheredMeter
 from migrator.stores.dynamodb.locator import Locator, find_all
 from migrator.stores.dynamodb.options import SIDE, Options
 from migrator.stores.dynamodb.places import Place
@@ -159,6 +161,7 @@ class GatheredCollection:
         self._locator = Locator(wire, at, cls, self._where) if places.fields else None
         self._walker = Walker(self._table, self._shape, self._locator)
         self._switcher = Switcher(self._table, self._shape, self._walker.look, self._where)
+        self._meter = Meter(self._table)
         # Whether nothing lay in the table when this handle first wrote there.
         self._was_empty: bool | None = None
 
@@ -385,6 +388,20 @@ class GatheredCollection:
     def size(self, block: Block) -> int:
         _, items = self._shape.encode(block)
         return sum(map(sizes.item_size, items.values()))
+
+    def units(self, new: Block | None, old: Block | None) -> Units:
+        located = self._locator is not None
+        return GatheredMeter(self._meter, self._shape, located=located).units(new, old)
+
+    def scan_units(self) -> int:
+        located = 0 if self._locator is None else self.statistics().blocks
+        return self._meter.scan() + located
+
+    def consumed(self) -> int:
+        return round(self._table.wire.reads.spent)
+
+    def rates(self) -> Rates:
+        return self._meter.rates()
 
     def needs_tag(self, value: Value) -> Held | None:
         return facts.needs_tag(value)
