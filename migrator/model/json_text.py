@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from types import NoneType
 from typing import TypeAlias
 
 import msgspec
@@ -42,10 +43,13 @@ _DECODER = json.JSONDecoder(strict=False)
 _read = reader(_DECODER)
 
 
+_AS_IT_IS = frozenset((str, int, bool, NoneType))
+
+
 def native(value: Value) -> bool:
     """Whether JSON has this scalar as it is. The kind of a whole number follows its size."""
     kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
+    if kind in _AS_IT_IS:
         return True
     return kind is float and value - value == 0  # type: ignore[operator]  # NaN and infinities
 
@@ -57,8 +61,8 @@ def is_plain(value: Value) -> bool:
         return native(value)
     items: Iterable[Value] = value.values() if kind is dict else value  # type: ignore
     for item in items:  # noqa: SIM110 - half as fast by all()
-        # Text is what there is most of: to look here saves half of the calls.
-        if type(item) is not str and not is_plain(item):
+        # What there is most of is looked at here, which saves nearly all of the calls.
+        if type(item) not in _AS_IT_IS and not is_plain(item):
             return False
     return True
 
