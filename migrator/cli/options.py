@@ -6,7 +6,8 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -83,6 +84,38 @@ def _option(name: str, **more: Any) -> Callable[[F], F]:
     # `--format json` in the environment would change what scripts read without their knowing.
     envvar = None if name == "--format" else env
     return click.option(name, expose_value=False, callback=_keep, envvar=envvar, **more)
+
+
+def swap_options(command: F) -> F:
+    """Add the options of a swap of the sides of a live move; the command gets ``swap``."""
+
+    @wraps(command)
+    def with_terms(*args: Any, hook: str, bound: float, lag: float, **more: Any) -> Any:
+        from migrator.commands import SwapTerms
+
+        return command(*args, swap=SwapTerms(hook=hook, bound=bound, lag=lag), **more)
+
+    made: Any = with_terms
+    seconds = click.FloatRange(0, min_open=True)
+    for decorate in reversed(
+        [
+            click.option(
+                "--hook", metavar="COMMAND", default="",
+                help="Stops the applications' writes, and lets them go on: MIGRATOR_EVENT is "
+                "fence, release or undo.",
+            ),
+            click.option(
+                "--bound", type=seconds, default=5.0, show_default=True, metavar="SECONDS",
+                help="For how long writes may be stopped before it is undone.",
+            ),
+            click.option(
+                "--lag", type=seconds, default=0.5, show_default=True, metavar="SECONDS",
+                help="How far the mirror may be behind before writes are stopped.",
+            ),
+        ]
+    ):  # fmt: skip
+        made = decorate(made)
+    return cast("F", made)
 
 
 def pass_options(command: F) -> F:

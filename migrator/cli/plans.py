@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from migrator.cli.asking import confirm, need_terminal
-from migrator.cli.options import Options, global_options, pass_options
+from migrator.cli.options import Options, global_options, pass_options, swap_options
 from migrator.cli.output import tell, tell_all, tell_json
 from migrator.cli.signals import stoppable
 from migrator.errors import Interrupted
 from migrator.render.text import Line
 
 if TYPE_CHECKING:
-    from migrator.commands import Applied, Progress, Project, Terms
+    from migrator.commands import Applied, Progress, Project, SwapTerms, Terms
     from migrator.model.plan import Plan
     from migrator.state import Run
 
@@ -32,6 +32,7 @@ _UNTIL = ["prepared", "dual_write", "backfilled", "shadow_read", "cut_over"]
 @click.option(
     "--full", is_flag=True, help="Read every block; write every difference beside the plan."
 )
+@click.option("--live", is_flag=True, help="The applications go on writing meanwhile.")
 @click.option(
     "-o",
     "output",
@@ -50,6 +51,7 @@ def plan_command(
     options: Options,
     revision: str | None,
     full: bool,
+    live: bool,
     output: Path | None,
     detailed_exitcode: bool,
 ) -> int:
@@ -63,7 +65,7 @@ def plan_command(
         name = commands.pending(project) if revision is None else revision
         if name is None:
             return _nothing_to_do(options)
-        plan = partial(commands.plan_to_file, project, name, output, full=full)
+        plan = partial(commands.plan_to_file, project, name, output, full=full, live=live)
         made, path = _watched(options, lambda progress: plan(progress=progress))
         run = commands.unfinished(project, made.revision)
     if options.json:
@@ -161,16 +163,18 @@ def show_command(options: Options, plan: str) -> None:
 @click.option(
     "--accept-key", multiple=True, metavar="KEY", help="Cut over without this block (Class:id)."
 )
+@swap_options
 @global_options
 @pass_options
 def apply_command(
     options: Options, plan: str | None, until: str, yes: bool, workers: int,
-    accept: tuple[str, ...], accept_key: tuple[str, ...],
+    accept: tuple[str, ...], accept_key: tuple[str, ...], swap: SwapTerms,
 ) -> int:  # fmt: skip
     """Carry a plan out: copy, compare, make the target the primary.
 
     A PLAN file is carried out as it is. A REVISION is planned and shown first, and you are
     asked. What was interrupted goes on from its checkpoints with the same command.
+    --hook, --bound and --lag are for a live plan.
     """
     from migrator import commands
 
@@ -179,7 +183,7 @@ def apply_command(
         if name is None or (not commands.is_plan_file(name) and _finished(project, name)):
             return _nothing_to_do(options, name)
         run = _run_of(project, name)
-        terms = commands.Terms(accept, accept_key, workers)
+        terms = commands.Terms(accept, accept_key, workers, swap)
         if _is_done(options, run, until):
             return 0
         made = _chosen(options, project, name, run, terms, yes)
@@ -266,4 +270,4 @@ def _apply(options: Options, project: Project, made: Plan, until: str, terms: Te
     tell_all(verification_lines(done.verified, all_keys=False))
     side = "target" if done.primary == "target" else "source"
     primary = [str(getattr(move, side)) for move in made.moves]
-    tell_all(applied_lines(done, primary, options.complete))
+    tell_all(applied_lines(done, primary, options.complete, live=made.live))

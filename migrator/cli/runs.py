@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from migrator.cli.asking import choose, confirm, need_terminal
-from migrator.cli.options import Options, global_options, pass_options
+from migrator.cli.options import Options, global_options, pass_options, swap_options
 from migrator.cli.output import tell, tell_all, tell_json
 from migrator.cli.signals import stoppable
 from migrator.errors import Mismatch, Refused, Usage
 from migrator.render.text import places
 
 if TYPE_CHECKING:
-    from migrator.commands import Project
+    from migrator.commands import Project, SwapTerms
     from migrator.state import Run
 
 
@@ -54,21 +54,92 @@ def _last(project: Project) -> str:
     return runs[-1].revision
 
 
+_accept_key = click.option(
+    "--accept-key", multiple=True, metavar="KEY", help="Leave this block behind (Class:id)."
+)
+
+
+def _with_keys(swap: SwapTerms, keys: tuple[str, ...], *, dry_run: bool = False) -> SwapTerms:
+    from msgspec.structs import replace
+
+    return replace(swap, accept_keys=keys, dry_run=dry_run)
+
+
+@click.command("mirror")
+@click.argument("revision", required=False)
+@global_options
+@pass_options
+def mirror_command(options: Options, revision: str | None) -> None:
+    """Carry every write to the primary of REVISION over to its mirror, until the move ends.
+
+    This is the long-running worker of a live move (default: of the last run). One works, others
+    of the same revision stand by. What apply, cutover and rollback ask for is done here.
+    """
+    from migrator import commands
+    from migrator.cli.results import run_told
+
+    with options.project() as project:
+        name = _last(project) if revision is None else revision
+        with stoppable(f"migrator mirror {name}") as stop:
+            run = commands.mirror(project, name, stop=stop)
+    if options.json:
+        tell_json(run_told(run))
+    else:
+        tell(f"{run.revision} is {run.phase.words}: there is nothing to mirror any more")
+
+
+@click.command("cutover")
+@click.argument("revision")
+@click.option("--dry-run", is_flag=True, help="Do all of it but the swap; measure the pause.")
+@_accept_key
+@swap_options
+@global_options
+@pass_options
+def cutover_command(
+    options: Options, revision: str, dry_run: bool, accept_key: tuple[str, ...], swap: SwapTerms
+) -> None:
+    """Make the target of REVISION, a live move, the primary.
+
+    Writes are stopped for a moment: until the mirror holds the last of them. Where that takes
+    longer than --bound, it is undone and nothing has changed.
+    """
+    from migrator import commands
+    from migrator.cli.watch import Watch
+    from migrator.render.runs import swapped_lines
+
+    terms = _with_keys(swap, accept_key, dry_run=dry_run)
+    with options.project() as project:
+        with stoppable(f"migrator cutover {revision}") as stop, Watch(options) as watch:
+            done = commands.cutover(project, revision, swap=terms, watcher=watch, stop=stop)
+        run = project.control.run(done.run)
+    if options.json:
+        tell_json(done)
+    else:
+        tell_all(swapped_lines(done, _places(run, done.primary), options.complete))
+
+
 @click.command("rollback")
 @click.argument("revision")
 @click.option("--carry-back", is_flag=True,
               help="Copy what was written since the cut-over back to the source.")  # fmt: skip
 @click.option("--discard", is_flag=True, help="Give up what was written since the cut-over.")
+@_accept_key
+@swap_options
 @global_options
 @pass_options
-def rollback_command(options: Options, revision: str, carry_back: bool, discard: bool) -> None:
+def rollback_command(
+    options: Options, revision: str, carry_back: bool, discard: bool,
+    accept_key: tuple[str, ...], swap: SwapTerms,
+) -> None:  # fmt: skip
     """Make the source of REVISION the primary again.
 
-    Both sides are compared first. What was written to the target since the cut-over is never
-    lost unless you say so.
+    At rest both sides are compared first, and what was written to the target since the cut-over
+    is never lost unless you say so. Of a live move the mirror has carried it back already, and
+    goes on; --accept-key, --hook, --bound and --lag are for that.
     """
     from migrator import commands
     from migrator.cli.watch import Watch
+    from migrator.render.runs import swapped_lines
 
     if carry_back and discard:
         raise Usage("--carry-back and --discard exclude each other")
@@ -78,11 +149,15 @@ def rollback_command(options: Options, revision: str, carry_back: bool, discard:
             Watch(options) as watch,
         ):
             done = commands.rollback(
-                project, revision, carry_back=carry_back, discard=discard, watcher=watch, stop=stop
-            )
+                project, revision, carry_back=carry_back, discard=discard,
+                swap=_with_keys(swap, accept_key), watcher=watch, stop=stop,
+            )  # fmt: skip
         run = project.control.run(done.run)
     if options.json:
         tell_json(done)
+        return
+    if run.live:
+        tell_all(swapped_lines(done, _places(run, "source"), options.complete))
         return
     written = sum(each.differ + each.missing + each.extra for each in done.verified)
     kept = f"; {written:,} blocks written since the cut-over were given up" if written else ""

@@ -4,15 +4,8 @@ The CLI only reflects them. Each takes a ``Project``: settings, scripts, stores 
 database of one environment, opened as they are needed.
 """
 
-from migrator.commands.applying import (
-    Applied,
-    Terms,
-    apply,
-    check_plan,
-    frozen_plan,
-    pending,
-    unfinished,
-)
+from migrator.commands.applying import apply
+from migrator.commands.live import mirror
 from migrator.commands.pings import KindRow, StoreStatus, kinds, stores
 from migrator.commands.plans import (
     Progress,
@@ -28,8 +21,17 @@ from migrator.commands.plans import (
 from migrator.commands.project import Project
 from migrator.commands.quarantined import quarantine, retry_quarantined
 from migrator.commands.records import RunStatus, events, status
-from migrator.commands.runs import abort, finish, held_at, rollback, verify_run
+from migrator.commands.runs import abort, cutover, finish, held_at, rollback, verify_run
 from migrator.commands.scripts import Current, check, current, heads, history, new, stamp
+from migrator.commands.started import (
+    Applied,
+    Terms,
+    check_plan,
+    frozen_plan,
+    pending,
+    unfinished,
+)
+from migrator.engine.swap import SwapTerms
 from migrator.project_files import init
 
 __all__ = [
@@ -40,12 +42,14 @@ __all__ = [
     "Project",
     "RunStatus",
     "StoreStatus",
+    "SwapTerms",
     "Terms",
     "abort",
     "apply",
     "check",
     "check_plan",
     "current",
+    "cutover",
     "events",
     "finish",
     "frozen_plan",
@@ -55,6 +59,7 @@ __all__ = [
     "init",
     "is_plan_file",
     "kinds",
+    "mirror",
     "new",
     "pending",
     "plan",

@@ -3,117 +3,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-import msgspec
 import structlog
 
-from migrator.commands.plans import reach, subject
+from migrator.commands.live import apply_live
+from migrator.commands.plans import reach
 from migrator.commands.project import Project
-from migrator.engine.run import Engine, refuse_filled
-from migrator.engine.verify import Verification
+from migrator.commands.started import (
+    Applied,
+    Terms,
+    applied,
+    check_plan,
+    frozen_plan,
+    refuse_changed,
+    taken_up,
+)
+from migrator.engine.run import Engine
 from migrator.engine.work import Nobody, Scene, Watcher
-from migrator.errors import Refused
 from migrator.model.phase import Phase
 from migrator.model.plan import Plan
-from migrator.places import refuse_overlap
-from migrator.planning.file import decode_plan, encode_plan
-from migrator.planning.planner import (
-    declaration,
-    fingerprint,
-    target_fingerprint,
-)
 from migrator.retry import Retry
-from migrator.state import Lease, Run
-
-
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an apply came."""
-
-    run: str
-    revision: str
-    phase: str
-    primary: str
-    verified: list[Verification]
-
-
-@dataclass
-class Terms:
-    """What a person accepted, and how the work is done."""
-
-    accept: Collection[str] = ()
-    accept_keys: Collection[str] = ()
-    workers: int = 2
-
-
-def pending(project: Project) -> str | None:
-    """The next revision that is not done, None where all are."""
-    done = project.done()
-    return next((r.id for r in project.graph.revisions if r.id not in done), None)
-
-
-def unfinished(project: Project, revision: str) -> Run | None:
-    """The run of a revision that has begun and not ended."""
-    runs = project.control.runs(revision)
-    return runs[-1] if runs and not runs[-1].phase.ended else None
-
-
-def check_plan(project: Project, made: Plan, terms: Terms) -> None:
-    """Whether a plan may be carried out. Raises Refused: stale, foreign, findings."""
-    again = f"make a new plan:  migrator plan {made.revision}"
-    if made.env != project.settings.env:
-        raise Refused(
-            f"this plan is for environment {made.env}, not {project.settings.env}",
-            hint=f"use --env {made.env}, or {again}",
-        )
-    done = project.done()
-    if made.revision in done:
-        raise Refused(f"revision {made.revision} is finished already")
-    for before in project.graph.path_to(made.revision, done)[:-1]:
-        raise Refused(
-            f"revision {made.revision} builds on {before.id}, which is not finished",
-            hint=f"carry it out first:  migrator apply {before.id}, migrator finish {before.id}",
-        )
-    if made.errors:
-        first = made.errors[0]
-        raise Refused(
-            f"{first.code}  {_told(first.text, first.path, first.keys)}"
-            + (f" (and {len(made.errors) - 1} more)" if len(made.errors) > 1 else ""),
-            hint="mend the data or the script, then " + again,
-        )
-    # A run begins only after its findings were accepted, and goes on without asking again.
-    running = unfinished(project, made.revision) is not None
-    missing = [f for f in made.to_accept if f.code not in terms.accept]
-    if missing and not running:
-        codes = " ".join(f"--accept {code}" for code in dict.fromkeys(f.code for f in missing))
-        raise Refused(
-            f"{missing[0].code}  {_told(missing[0].text, missing[0].path, missing[0].keys)}",
-            hint=f"if that is what you want, say so:  {codes}",
-        )
-    refuse_overlap(project.settings, made.revision, project.moves(made.revision))
-    refuse_stale(project, made, again, targets=not running)
-
-
-def _told(text: str, path: str, keys: Sequence[str]) -> str:
-    return " ".join([*([path] if path else []), text, *([f"({', '.join(keys)})"] if keys else [])])
-
-
-def refuse_stale(project: Project, made: Plan, again: str, *, targets: bool) -> None:
-    routes = project.routes(made.revision, made)
-    tables = [move.tables for move in made.moves]
-    now = fingerprint(subject(project, made.revision), routes, tables, Retry())
-    if now != made.fingerprint:
-        raise Refused(
-            "the script, the settings or the schema of the source have changed since this plan "
-            "was made",
-            hint=again,
-        )
-    if targets and target_fingerprint(routes, Retry()) != made.targets:
-        raise Refused("the schema of the target has changed since this plan was made", hint=again)
-    if targets:
-        refuse_filled(made, routes, Retry())
+from migrator.state import Lease
 
 
 def apply(
@@ -132,15 +44,10 @@ def apply(
     terms = terms or Terms()
     reach(project, project.revision_id(made.revision))
     check_plan(project, made, terms)
+    if made.live:
+        return apply_live(project, made, until, terms, watcher, stop)
     with under_lease(project, made.revision, watcher, stop, terms, made) as engine:
-        run = engine.apply(until, terms.accept_keys)
-        return Applied(
-            run=run.id,
-            revision=run.revision,
-            phase=run.phase.value,
-            primary=run.primary,
-            verified=engine.verified,
-        )
+        return applied(engine.apply(until, terms.accept_keys), engine.verified)
 
 
 @contextmanager
@@ -156,57 +63,13 @@ def under_lease(
     terms, stop = terms or Terms(), stop or threading.Event()
     control = project.control
     with Lease(control, f"{project.settings.env}/{revision}") as lease:
-        run = unfinished(project, revision)
-        if run is None:
-            run = control.run(revision) if made is None else _begin(project, made, terms)
-        elif made is not None and run.fingerprint != made.fingerprint:
-            raise Refused(
-                f"run {run.id} was begun with another plan",
-                hint=f"go on with that one: migrator apply {revision}; or leave it: "
-                f"migrator abort {revision}",
-            )
+        run = taken_up(project, revision, made, terms)
         structlog.contextvars.bind_contextvars(run=run.id)
         if not run.phase.ended:
-            _refuse_changed(project, run)
+            refuse_changed(project, run)
         frozen = frozen_plan(run)
         scene = Scene(
             run, frozen, project.routes(revision, frozen), control, lease, terms.workers,
             watcher or Nobody(), Retry(stop=stop, check=lease.check), stop,
         )  # fmt: skip
         yield Engine(scene)
-
-
-def _refuse_changed(project: Project, run: Run) -> None:
-    """Raise Refused where script or settings no longer say what the run was begun with.
-
-    What is compared, taken back or dropped is what the run moved, whatever a script says now.
-    The schemas may have changed: a rollback has to work then, too.
-    """
-    if frozen_plan(run).declared != declaration(subject(project, run.revision)):
-        raise Refused(
-            f"the script of {run.revision}, or where its stores lie, is no longer what run "
-            f"{run.id} was begun with",
-            hint="restore it, then run the same command again",
-        )
-
-
-def _begin(project: Project, made: Plan, terms: Terms) -> Run:
-    # Asked before already, but then without the lease.
-    if made.revision in project.done():
-        raise Refused(f"revision {made.revision} is finished already")
-    moves = [(m.cls, str(m.source), str(m.target)) for m in made.moves]
-    for move in project.moves(made.revision):
-        if move.merges is not None:  # its class is on the way, too
-            moves.append((move.merges.of, str(move.merges.at), str(move.target)))
-        if move.archive is not None:
-            moves.append((move.cls, str(move.source), str(move.archive)))
-    run = project.control.start(made.revision, made.fingerprint, encode_plan(made).decode(), moves)
-    accepted = [f.code for f in made.to_accept if f.code in terms.accept]
-    if accepted:
-        project.control.record(run.id, "accepted", codes=accepted)
-    return run
-
-
-def frozen_plan(run: Run) -> Plan:
-    """The plan that a run carries out."""
-    return decode_plan(run.plan.encode(), f"run {run.id}")

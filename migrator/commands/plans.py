@@ -13,6 +13,7 @@ from migrator.model.plan import Plan
 from migrator.places import refuse_crowded, refuse_overlap
 from migrator.planning.differences import Sink, forget, writing
 from migrator.planning.file import read_plan, sealed, write_plan
+from migrator.planning.living import live as living
 from migrator.planning.planner import (
     Subject,
     make_plan,
@@ -29,6 +30,7 @@ def plan(
     revision: str,
     *,
     full: bool = False,
+    live: bool = False,
     workers: int = 2,
     progress: Progress = lambda cls, done, of: None,
     sink: Sink = lambda cls, difference: None,
@@ -37,6 +39,7 @@ def plan(
 
     With ``full`` all is read, and every difference of a block that is changed or deleted is
     handed to ``sink``, with its class: the plan itself holds samples, however many there are.
+    With ``live`` it is to be carried out while the applications go on writing.
     """
     revision = project.revision_id(revision)
     if revision in project.done():
@@ -47,7 +50,7 @@ def plan(
     refuse_crowded(project.settings, routes)
     for route in routes:
         _need_source(project, revision, route)
-    return make_plan(
+    made = make_plan(
         subject(project, revision),
         routes,
         _referred(project, revision, routes),
@@ -56,6 +59,7 @@ def plan(
         progress=progress,
         sink=sink,
     )
+    return living(made, routes) if live else made
 
 
 def _need_source(project: Project, revision: str, route: Route) -> None:
@@ -116,6 +120,7 @@ def plan_to_file(
     path: Path | None = None,
     *,
     full: bool = False,
+    live: bool = False,
     workers: int = 2,
     progress: Progress = lambda cls, done, of: None,
 ) -> tuple[Plan, Path]:
@@ -126,10 +131,13 @@ def plan_to_file(
     path = path or project.plan_path(project.revision_id(revision))
     if not full:
         forget(path)
-        made = plan(project, revision, workers=workers, progress=progress)
+        made = plan(project, revision, live=live, workers=workers, progress=progress)
         return made, save_plan(project, made, path)
     with writing(path) as out:
-        made = plan(project, revision, full=True, workers=workers, progress=progress, sink=out.add)
+        made = plan(
+            project, revision, full=True, live=live, workers=workers, progress=progress,
+            sink=out.add,
+        )  # fmt: skip
         out.keep()
     made = sealed(msgspec.structs.replace(made, differences=out.count))
     return made, save_plan(project, made, path)

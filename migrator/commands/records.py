@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 
-from migrator.commands.applying import frozen_plan
 from migrator.commands.project import Project
+from migrator.commands.started import frozen_plan
 from migrator.model.phase import Phase
-from migrator.state import Run
+from migrator.state import LiveState, Run
+
+
+class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How the mirror of a live run is. ``silent``: for how many seconds it has said nothing, null
+    where it never did. ``lag``: by how many seconds the mirror was behind then. ``ledger``: how
+    many blocks could not be written back, so that a rollback would lose what was written."""
+
+    silent: float | None
+    lag: float
+    scanning: bool
+    ledger: int
+    fence: str
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +39,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     planned: int
     quarantined: int
     next: str
+    live: LiveStatus | None = None
 
 
 def status(project: Project) -> list[RunStatus]:
@@ -55,6 +70,20 @@ def _status(project: Project, run: Run) -> RunStatus:
         planned=sum(m.read for m in made.moves),
         quarantined=len(project.control.quarantined(run.id)),
         next=_next(run),
+        live=_live(project, run) if run.live and not run.phase.ended else None,
+    )
+
+
+def _live(project: Project, run: Run) -> LiveStatus:
+    state = LiveState(project.control, run.id)
+    at, told = state.told()
+    lag = told.get("lag", 0.0)
+    return LiveStatus(
+        silent=round(max(0.0, time.time() - at), 1) if at else None,
+        lag=float(lag) if isinstance(lag, int | float) else 0.0,
+        scanning=bool(told.get("scanning")),
+        ledger=len(state.ledger()),
+        fence=run.fence,
     )
 
 
@@ -64,6 +93,8 @@ def _next(run: Run) -> str:
             return f"migrator finish {run.revision}, or back: migrator rollback {run.revision}"
         case Phase.FINISHED | Phase.ABORTED:
             return ""
+        case Phase.SHADOW_READ if run.live:
+            return f"migrator cutover {run.revision}, or leave it: migrator abort {run.revision}"
         case _:
             return f"migrator apply {run.revision}, or leave it: migrator abort {run.revision}"
 

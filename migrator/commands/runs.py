@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 
 from migrator import revisions
-from migrator.commands.applying import Applied, Terms, under_lease
+from migrator.commands.applying import under_lease
+from migrator.commands.live import ask, compare_live, end_live
 from migrator.commands.project import Project
+from migrator.commands.started import Applied, Terms, applied
+from migrator.engine.ending import refuse_no_way_back
+from migrator.engine.swap import SwapTerms
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Watcher
 from migrator.errors import Refused
 from migrator.model.move import At
+from migrator.model.phase import Phase
 from migrator.places import refuse_needed
 from migrator.state import Run
 
@@ -25,6 +30,8 @@ def verify_run(
 ) -> list[Verification]:
     """Compare both sides of a revision's run, all blocks, anew."""
     revision = project.revision_id(revision)
+    if project.control.run(revision).live:
+        return compare_live(project, revision, watcher, stop, workers)
     with under_lease(project, revision, watcher, stop, Terms(workers=workers)) as engine:
         refuse_ended(engine.run)
         return [verify(engine.scene, route) for route in engine.scene.routes]
@@ -41,23 +48,56 @@ def rollback(
     *,
     carry_back: bool = False,
     discard: bool = False,
+    swap: SwapTerms | None = None,
     watcher: Watcher | None = None,
     stop: threading.Event | None = None,
 ) -> Applied:
-    """Make the source the primary again."""
+    """Make the source the primary again; ``swap`` is for a live move, whose mirror goes on."""
     revision = project.revision_id(revision)
+    run = project.control.run(revision)
+    if run.live:
+        if carry_back or discard:
+            raise Refused("a live move loses nothing: its mirror has carried every write back")
+        refuse_no_way_back(project.control, run)
+        return ask(project, revision, Phase.SHADOW_READ, swap or SwapTerms(), watcher, stop)
     with under_lease(project, revision, watcher, stop) as engine:
         found = engine.rollback(carry_back=carry_back, discard=discard)
-        run = engine.run
-        return Applied(
-            run=run.id, revision=revision, phase=run.phase.value, primary=run.primary,
-            verified=found,
-        )  # fmt: skip
+        return applied(engine.run, found)
+
+
+def cutover(
+    project: Project,
+    revision: str,
+    *,
+    swap: SwapTerms | None = None,
+    watcher: Watcher | None = None,
+    stop: threading.Event | None = None,
+) -> Applied:
+    """Make the target of a live run the primary, or rehearse it.
+
+    Raises Refused, Waiting or Mismatch with nothing changed.
+    """
+    revision = project.revision_id(revision)
+    run = project.control.run(revision)
+    if not run.live:
+        raise Refused(
+            f"{revision} is moved at rest", hint=f"cut it over:  migrator apply {revision}"
+        )
+    if run.phase is Phase.CUT_OVER:
+        raise Refused(f"{revision} is cut over already", hint=f"see:  migrator status {revision}")
+    if run.phase is not Phase.SHADOW_READ:
+        raise Refused(
+            f"{revision} is {run.phase.words}: both sides were not compared yet",
+            hint=f"go on with:  migrator apply {revision} --until shadow_read",
+        )
+    return ask(project, revision, Phase.CUT_OVER, swap or SwapTerms(), watcher, stop)
 
 
 def abort(project: Project, revision: str, *, drop_target: bool) -> Run:
     """Leave a move while the source is primary."""
     revision = project.revision_id(revision)
+    if project.control.run(revision).live:
+        return end_live(project, revision, Phase.ABORTED, SwapTerms(drop_target=drop_target))
     with under_lease(project, revision) as engine:
         engine.abort(drop_target=drop_target)
         return engine.run
@@ -66,11 +106,18 @@ def abort(project: Project, revision: str, *, drop_target: bool) -> Run:
 def finish(project: Project, revision: str, *, keep_source: bool) -> Run:
     """End a move for good; the source is dropped unless it is kept."""
     revision = project.revision_id(revision)
+    if project.control.run(revision).live:
+        _refuse_needed(project, revision, keep_source)
+        return end_live(project, revision, Phase.FINISHED, SwapTerms(keep_source=keep_source))
     with under_lease(project, revision) as engine:
-        if not keep_source:
-            refuse_needed(project.settings, project.graph, revision, project.done())
+        _refuse_needed(project, revision, keep_source)
         engine.finish(keep_source=keep_source)
         return engine.run
+
+
+def _refuse_needed(project: Project, revision: str, keep_source: bool) -> None:
+    if not keep_source:
+        refuse_needed(project.settings, project.graph, revision, project.done())
 
 
 def held_at(project: Project, revision: str, side: str) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from migrator import revisions
-from migrator.commands.applying import unfinished
 from migrator.commands.project import Project
+from migrator.commands.started import unfinished
 from migrator.errors import Refused
 from migrator.ports import HasTables
 

@@ -29,6 +29,25 @@ POINTS = (
 )
 # Where a move has an archive.
 ARCHIVING = ("backfill.archived",)
+# Where the applications go on writing.
+LIVE = (
+    "feed.prepared",
+    "mirror.touched",
+    "mirror.write",
+    "mirror.written",
+    "mirror.deleted",
+    "mirror.applied",
+    "page.read",
+    "page.written",
+    "page.checkpointed",
+    "swap.armed",
+    "swap.raised",
+    "swap.fenced",
+    "swap.drained",
+    "swap.flipped",
+    "swap.marked",
+    "swap.released",
+)
 
 hook: Callable[[str], None] | None = None
 

@@ -15,6 +15,13 @@ import structlog
 
 from migrator.engine import backfill as copy
 from migrator.engine.carry_back import carry_back as carry
+from migrator.engine.ending import (
+    drop_copies,
+    drop_sources,
+    refuse_abort,
+    refuse_no_way_back,
+    refuse_not_cut_over,
+)
 from migrator.engine.points import reached
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Scene
@@ -165,18 +172,7 @@ class Engine:
         Blocks written to the target since the cut-over are found by a verification. They are
         carried back to the source, or given up, only where asked to. Raises Refused otherwise.
         """
-        if self.run.phase is not Phase.CUT_OVER:
-            raise Refused(
-                f"{self.scene.plan.revision} is {self.run.phase.words}: there is no cut-over to "
-                "take back",
-                hint="leave the move instead: migrator abort " + self.scene.plan.revision
-                if not self.run.phase.ended else "",
-            )  # fmt: skip
-        if self.scene.control.tasks(self.run.id, 0, "finish"):
-            raise Refused(
-                "a finish has begun to drop the source: there is no way back",
-                hint=f"end it:  migrator finish {self.scene.plan.revision}",
-            )
+        refuse_no_way_back(self.scene.control, self.run)
         found = [verify(self.scene, route) for route in self.scene.routes]
         changed = sum(f.differ + f.missing + f.extra for f in found)
         if changed and carry_back:
@@ -200,49 +196,18 @@ class Engine:
         return found
 
     def abort(self, *, drop_target: bool) -> None:
-        """Leave the move while the source is primary; the target is kept or dropped."""
-        if self.run.phase.ended:
-            raise Refused(f"{self.scene.plan.revision} is {self.run.phase.words} already")
-        if self.run.primary != "source":
-            raise Refused(
-                "the target holds the only primary copy",
-                hint=f"roll back first: migrator rollback {self.scene.plan.revision}",
-            )
-        if drop_target:
-            begun = self.run.phase is not Phase.PLANNED
-            for route in self.scene.routes:
-                ours = begun or is_empty(route.target, self.scene.retry)
-                if not (ours and self.scene.planned(route).fresh):
-                    raise Refused(
-                        f"{route.move.target} held blocks before this run",
-                        hint="keep it: --keep-target",
-                    )
-            for route in self.scene.routes:
-                self.scene.retry(route.target.drop)
-            reached("abort.dropped")
-        if self.run.phase is not Phase.PLANNED:
-            for route in self.scene.routes:
-                if route.archive is not None:
-                    self.scene.retry(route.archive.collection.drop)
+        """Leave the move; the source stays the primary."""
+        refuse_abort(self.scene, drop_target=drop_target)
+        drop_copies(self.scene, drop_target=drop_target)
         self._reach(Phase.ABORTED)
 
     def finish(self, *, keep_source: bool) -> None:
         """End the move for good; the only destructive step, unless the source is kept."""
-        if self.run.phase is not Phase.CUT_OVER:
-            raise Refused(
-                f"{self.scene.plan.revision} is {self.run.phase.words}, not cut over",
-                hint=f"bring it there: migrator apply {self.scene.plan.revision}"
-                if not self.run.phase.ended else "",
-            )  # fmt: skip
+        refuse_not_cut_over(self.run)
         if not keep_source:
             for route in self.scene.routes:
                 self._refuse_grown(route)
-            # Durable before the first drop, so that a rollback does not take what is left of
-            # the source for the whole.
-            self.scene.control.plan_tasks(self.run.id, 0, "finish", [None])
-            for route in self.scene.routes:
-                self.scene.retry(route.source.drop)
-            reached("finish.dropped")
+            drop_sources(self.scene)
         self._reach(Phase.FINISHED)
 
     def _refuse_grown(self, route: Route) -> None:

@@ -31,6 +31,8 @@ from migrator.ports import Matching, Observer, Page
 from migrator.route import Route, accounted, ahead, pages
 from migrator.state import Task, quarantine_key
 
+# Of a key that is written all the while.
+RECHECKS = 100
 MOST_TOLD = 1_000
 PATHS_TOLD = 20
 
@@ -223,8 +225,7 @@ def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
     spreads = walk.route.spreads
     ids = {encode(source.id): source.id for source, _ in doubtful}
     unequal = {encode(new.id) for _, new in doubtful}
-    again = [b for b in walk.scene.retry(walk.source.read, list(ids.values())) if b is not None]
-    for source, new, old in _pairs(walk, again):
+    for source, new, old in _again(walk, list(ids.values())):
         same = old is not None and _same(new, old)
         if spreads and same and encode(new.id) not in unequal:
             continue  # another block of the same source, counted already
@@ -237,6 +238,28 @@ def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
         else:
             done["differ"] += 1
             walk.tell(shown, "differs", _paths(walk.route, new, old))
+
+
+def _again(walk: _Pass, ids: list[Value]) -> list[Pair]:
+    """Both sides of some keys once more; of a live run each of them until it is equal, or differs
+    though it was not written since it was looked at before."""
+    found: list[Pair] = []
+    moving: list[Pair] = []
+    for _ in range(RECHECKS if walk.scene.settle else 1):
+        before = {encode(source.id): source for source, _, _ in moving}
+        moving = []
+        if walk.scene.settle:
+            walk.scene.settle()
+        read = [b for b in walk.scene.retry(walk.source.read, ids) if b is not None]
+        for source, new, old in _pairs(walk, read):
+            last = before.get(encode(source.id))
+            still = last is not None and same_block(last, source)
+            same = old is not None and _same(new, old)
+            (found if same or still else moving).append((source, new, old))
+        ids = [source.id for source, _, _ in moving]
+        if not ids:
+            break
+    return found + moving
 
 
 def _pairs(walk: _Pass, blocks: list[Block]) -> list[Pair]:
@@ -329,6 +352,18 @@ def _keys(walk: _Pass, task: Task) -> Iterable[tuple[list[Value], object]]:
 
 
 def _extra(walk: _Pass, ids: list[Value]) -> list[Value]:
+    """Those keys of the mirror that no block of the source accounts for; of a live run those
+    that are so still once they have settled."""
+    extra = _unaccounted(walk, ids)
+    for _ in range(RECHECKS if walk.scene.settle else 0):
+        if not extra or walk.scene.settle is None:
+            break
+        walk.scene.settle()
+        extra = _unaccounted(walk, extra)
+    return extra
+
+
+def _unaccounted(walk: _Pass, ids: list[Value]) -> list[Value]:
     """Those keys of the mirror that no block of the source accounts for, looked at twice."""
     route, retry = walk.route, walk.scene.retry
     blocks = [Block(id, {}) for id in ids]

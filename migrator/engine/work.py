@@ -68,6 +68,8 @@ class Scene:
     watcher: Watcher = field(default_factory=Nobody)
     retry: Retry = field(default_factory=Retry)
     stop: threading.Event = field(default_factory=threading.Event)
+    # Of a live run: waits until the mirror holds all that was written until now.
+    settle: Callable[[], None] | None = None
 
     def planned(self, route: Route) -> MovePlan:
         """The plan of one of the moves."""

@@ -176,7 +176,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     Of its digests ``declared`` covers the script and where its stores lie, ``fingerprint`` the
     schema of the sources too, ``targets`` the schema of the targets. ``digest`` is of the plan
     itself: one that was edited is refused. ``differences`` is how many changed and deleted blocks
-    are told, each by its entries, in the file beside the plan.
+    are told, each by its entries, in the file beside the plan. ``live``: the applications go on
+    writing while it is carried out, and ``feeds`` tell how they are followed.
     """
 
     format: int = FORMAT
@@ -193,6 +194,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     gates: list[str]
     digest: str = ""
     differences: Count = 0
+    live: bool = False
+    feeds: list[str] = []
 
     @property
     def blocks(self) -> int:

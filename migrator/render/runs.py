@@ -12,10 +12,12 @@ from migrator.render.text import Line, Style, blocks, columns, duration, first_l
 
 if TYPE_CHECKING:
     from migrator.commands import Applied, RunStatus
+    from migrator.commands.records import LiveStatus
     from migrator.engine.verify import Verification
     from migrator.state import Quarantined
 
 _WORD = 13
+_SILENT = 10.0
 
 
 def step(word: str, text: str, style: Style = "") -> Line:
@@ -57,16 +59,39 @@ def _verified(found: Verification) -> str:
 
 
 def applied_lines(
-    applied: Applied, primary: Sequence[str], complete: Callable[[str], str]
+    applied: Applied, primary: Sequence[str], complete: Callable[[str], str], *, live: bool = False
 ) -> Iterator[Line]:
     """How far an apply came, and what can be done from there."""
     phase, revision = Phase(applied.phase), applied.revision
-    if phase is Phase.CUT_OVER:
+    if live and applied.swap is not None:
+        yield from swapped_lines(applied, primary, complete)
+    elif phase is Phase.CUT_OVER:
         yield step("cut over", f"{places(primary, 'is', 'are')} the primary now", "bold")
         yield from after_cut_over(revision, complete)
     else:
         yield step(phase.words, f"{places(primary, 'stays', 'stay')} the primary", "bold")
         yield Line(complete(f"go on with:  migrator apply {revision}"))
+
+
+def swapped_lines(
+    applied: Applied, primary: Sequence[str], complete: Callable[[str], str]
+) -> Iterator[Line]:
+    """A swap of the sides of a live move, or the rehearsal of one."""
+    swap, revision = applied.swap, applied.revision
+    pause = "" if swap is None else f"; writes were stopped for {swap.pause * 1000:,.0f} ms"
+    if swap is not None and swap.rehearsed:
+        text = f"{places(primary, 'stays', 'stay')} the primary{pause}"
+        yield step("rehearsed", text, "bold")
+        yield Line(complete(f"do it with:  migrator cutover {revision}"))
+    elif applied.phase == Phase.CUT_OVER.value:
+        yield step("cut over", f"{places(primary, 'is', 'are')} the primary now{pause}", "bold")
+        yield Line(complete(f"the mirror has to go on:  migrator mirror {revision}"))
+        yield from after_cut_over(revision, complete)
+    else:
+        text = f"{places(primary, 'is', 'are')} the primary again{pause}"
+        yield step("rolled back", f"{text}; every write since the cut-over is kept", "bold")
+        ways = f"migrator cutover {revision}    or leave the move:  migrator abort {revision}"
+        yield Line(complete(f"cut over again:  {ways}"))
 
 
 def after_cut_over(revision: str, complete: Callable[[str], str]) -> Iterator[Line]:
@@ -99,8 +124,29 @@ def _run(run: RunStatus, now: float, complete: Callable[[str], str]) -> Iterator
             + complete(f"migrator quarantine list {run.revision}"),
             "yellow",
         )
+    if run.live is not None:
+        yield from _mirror(run, run.live, complete)
     if run.next:
         yield Line(f"      next:  {complete(run.next)}")
+
+
+def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) -> Iterator[Line]:
+    """Whether the mirror of a live run works, how far behind it is, and what a rollback loses."""
+    start = complete(f"migrator mirror {run.revision}")
+    if live.silent is None:
+        yield Line(f"      no mirror has run yet; start it:  {start}", "yellow")
+    elif live.silent > _SILENT:
+        since = f"for {duration(live.silent)}"
+        yield Line(f"      no mirror is running {since}; start it:  {start}", "yellow")
+    else:
+        scanning = ", compares both sides' keys anew" if live.scanning else ""
+        yield Line(f"      mirror running, lag {live.lag:.1f} s{scanning}")
+    if live.fence:
+        yield Line(f"      a swap of the sides is not done ({live.fence})", "yellow")
+    if live.ledger:
+        yield Line(f"      a rollback would lose {blocks(live.ledger)}, not written back", "red")
+    elif run.phase == Phase.CUT_OVER.value:
+        yield Line("      rollback is safe: every write is on both sides, but for the lag")
 
 
 def event_lines(events: Sequence[Mapping[str, object]]) -> Iterator[Line]:

@@ -9,5 +9,17 @@ from migrator.state.control import (
     quarantine_key,
 )
 from migrator.state.lease import Lease
+from migrator.state.live import LiveState, Position, Request
 
-__all__ = ["Control", "Lease", "Quarantined", "Run", "Task", "open_control", "quarantine_key"]
+__all__ = [
+    "Control",
+    "Lease",
+    "LiveState",
+    "Position",
+    "Quarantined",
+    "Request",
+    "Run",
+    "Task",
+    "open_control",
+    "quarantine_key",
+]

@@ -29,12 +29,16 @@ from migrator.model.value import Value
 from migrator.ports import StoreSettings
 from migrator.state import tables as t
 
-HEAD = "0002"
+HEAD = "0004"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One execution of a plan. ``primary`` is ``source`` or ``target``."""
+    """One execution of a plan. ``primary`` is ``source`` or ``target``.
+
+    Of a live one ``attempt`` numbers its swaps of the sides, and ``fence`` says how far one is:
+    ``armed``, ``raised`` (writes are being stopped), ``flipped`` (to be let go on the new side).
+    """
 
     id: str
     env: str
@@ -46,6 +50,9 @@ class Run:
     epoch: int
     started: float
     changed: float
+    live: bool = False
+    attempt: int = 0
+    fence: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,12 @@ class Control:
     # ------------------------------------------------------------------ runs
 
     def start(
-        self, revision: str, fingerprint: str, plan: str, moves: Sequence[tuple[str, str, str]]
+        self,
+        revision: str,
+        fingerprint: str,
+        plan: str,
+        moves: Sequence[tuple[str, str, str]],
+        live: bool = False,
     ) -> Run:
         """Register a run with its moves (class, source, target), all or nothing.
 
@@ -124,7 +136,7 @@ class Control:
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
         run = Run(
             f"{revision}-{stamp}-{secrets.token_hex(2)}", self.env, revision, fingerprint, plan,
-            Phase.PLANNED, "source", 1, now, now,
+            Phase.PLANNED, "source", 1, now, now, live,
         )  # fmt: skip
         with self.transaction() as c:
             if c.dialect.name == "sqlite":
@@ -191,8 +203,10 @@ class Control:
             )
         return _run(row)
 
-    def advance(self, run: Run, phase: Phase, *, primary: str | None = None) -> Run:
-        """Take a run to another phase: a compare-and-set on phase and epoch (R13).
+    def advance(
+        self, run: Run, phase: Phase, *, primary: str | None = None, fence: str | None = None
+    ) -> Run:
+        """Take a run to another phase: a compare-and-set on phase, epoch, attempt and fence (R13).
 
         A change of primary raises the epoch. Raises Refused where somebody else moved the run.
         """
@@ -205,8 +219,16 @@ class Control:
                     t.run.c.id == run.id,
                     t.run.c.phase == run.phase.value,
                     t.run.c.epoch == run.epoch,
+                    t.run.c.attempt == run.attempt,
+                    t.run.c.fence == run.fence,
                 )
-                .values(phase=phase.value, primary_side=side, epoch=epoch, changed=time.time())
+                .values(
+                    phase=phase.value,
+                    primary_side=side,
+                    epoch=epoch,
+                    changed=time.time(),
+                    fence=run.fence if fence is None else fence,
+                )
             ).rowcount
             if changed != 1:
                 raise Refused(

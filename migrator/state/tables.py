@@ -19,6 +19,9 @@ run = sa.Table(
     sa.Column("epoch", sa.Integer, nullable=False),
     sa.Column("started", sa.Float, nullable=False),
     sa.Column("changed", sa.Float, nullable=False),
+    sa.Column("live", sa.Boolean, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("fence", sa.String(10), nullable=False),
 )
 
 move = sa.Table(
@@ -87,5 +90,39 @@ stamp = sa.Table(
     metadata,
     sa.Column("env", sa.Text, primary_key=True),
     sa.Column("revision", sa.Text, primary_key=True),
+    sa.Column("at", sa.Float, nullable=False),
+)
+
+feed = sa.Table(
+    "migrator_feed",
+    metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("move", sa.Integer, primary_key=True),
+    sa.Column("side", sa.String(10), primary_key=True),
+    sa.Column("position", sa.Text, nullable=False),
+    sa.Column("scan", sa.Text),
+)
+
+ledger = sa.Table(
+    "migrator_ledger",
+    metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("move", sa.Integer, primary_key=True),
+    sa.Column("key", sa.String(700), primary_key=True),
+    sa.Column("shown", sa.Text, nullable=False),
+    sa.Column("path", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
+)
+
+mirror = sa.Table(
+    "migrator_mirror",
+    metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("wanted", sa.Text, nullable=False),
+    sa.Column("asked", sa.Integer, nullable=False),
+    sa.Column("answered", sa.Integer, nullable=False),
+    sa.Column("answer", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
     sa.Column("at", sa.Float, nullable=False),
 )

@@ -1,0 +1,209 @@
+"""Live moves: the mirror, and what is asked of it.
+
+The mirror is the one process that carries a live run on. A command asks it for a phase and waits
+for the answer; where no mirror is running, the command is the mirror until then.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import structlog
+
+from migrator import errors
+from migrator.commands.project import Project
+from migrator.commands.started import (
+    Applied,
+    Terms,
+    applied,
+    frozen_plan,
+    refuse_changed,
+    taken_up,
+)
+from migrator.engine.lane import journal_of
+from migrator.engine.mirror import Answer, Mirror, settling
+from migrator.engine.swap import SwapTerms
+from migrator.engine.verify import Verification, verify
+from migrator.engine.work import Nobody, Scene, Watcher
+from migrator.errors import Interrupted, MigratorError, Refused, Waiting
+from migrator.model.phase import Phase
+from migrator.model.plan import Plan
+from migrator.retry import Retry
+from migrator.state import Lease, LiveState, Run
+
+_LOOK = 0.1
+_SILENT = 30.0
+_STAND_BY = 1.0
+
+log = structlog.get_logger("migrator.mirror")
+
+
+def apply_live(
+    project: Project,
+    made: Plan,
+    until: Phase,
+    terms: Terms,
+    watcher: Watcher | None,
+    stop: threading.Event | None,
+) -> Applied:
+    """Carry a live plan out up to a phase."""
+    with Lease(project.control, f"{project.settings.env}/{made.revision}"):
+        taken_up(project, made.revision, made, terms)
+    swap = msgspec.structs.replace(terms.swap, accept_keys=tuple(terms.accept_keys))
+    return ask(project, made.revision, until, swap, watcher, stop)
+
+
+def end_live(project: Project, revision: str, wanted: Phase, terms: SwapTerms) -> Run:
+    """Abort or finish a live run."""
+    return project.control.run(ask(project, revision, wanted, terms).run)
+
+
+def ask(
+    project: Project,
+    revision: str,
+    wanted: Phase,
+    terms: SwapTerms,
+    watcher: Watcher | None = None,
+    stop: threading.Event | None = None,
+) -> Applied:
+    """Ask a run's mirror for a phase, and wait. Raises what kept the mirror from it."""
+    stop, watcher = stop or threading.Event(), watcher or Nobody()
+    run = project.control.run(revision)
+    live = LiveState(project.control, run.id)
+    number, since = live.ask(wanted.value, msgspec.to_builtins(terms)), time.time()
+    while (told := live.answered(number)) is None:
+        try:
+            with owning(project, revision, watcher, stop) as scene:
+                Mirror(scene).work(lambda: live.answered(number) is not None)
+        except _Owned:
+            _wait(project, run, live, number, since, watcher, stop)
+    answer = msgspec.convert(told, Answer)
+    if (problem := answer.problem) is not None:
+        made: type[MigratorError] = getattr(errors, problem.kind, errors.Failed)
+        raise made(problem.what, where=problem.where, hint=problem.hint)
+    return applied(project.control.run(run.id), answer.verified, answer.swap)
+
+
+def mirror(
+    project: Project,
+    revision: str,
+    *,
+    watcher: Watcher | None = None,
+    stop: threading.Event | None = None,
+) -> Run:
+    """Be the mirror of a run until it ends; stand by while another process is."""
+    stop = stop or threading.Event()
+    revision = project.revision_id(revision)
+    run = project.control.run(revision)
+    if not run.live:
+        raise Refused(
+            f"{revision} is moved at rest: there is no mirror to run",
+            hint=f"plan it live:  migrator plan {revision} --live",
+        )
+    told = False
+    while not project.control.run(run.id).phase.ended:
+        try:
+            with owning(project, revision, watcher or Nobody(), stop) as scene:
+                log.info("mirroring", run=run.id, pid=os.getpid())
+                Mirror(scene).work()
+        except _Owned:
+            if not told:
+                log.info("standing by", run=run.id)
+            told = True
+            if stop.wait(_STAND_BY):
+                raise Interrupted("stopped standing by; the other mirror goes on") from None
+    return project.control.run(run.id)
+
+
+class _Owned(Exception):
+    """Another process is the mirror."""
+
+
+@contextmanager
+def owning(
+    project: Project, revision: str, watcher: Watcher, stop: threading.Event
+) -> Iterator[Scene]:
+    """The scene of a live run, under the mirror's own lease. Raises _Owned."""
+    control = project.control
+    run = control.run(revision)
+    refuse_changed(project, run)
+    lease = Lease(control, f"{project.settings.env}/{revision}/mirror")
+    try:
+        lease.__enter__()
+    except Refused:
+        raise _Owned from None
+    try:
+        structlog.contextvars.bind_contextvars(run=run.id)
+        frozen = frozen_plan(run)
+        yield Scene(
+            control.run(run.id), frozen, project.routes(revision, frozen), control, lease, 1,
+            watcher, Retry(stop=stop, check=lease.check), stop,
+        )  # fmt: skip
+    finally:
+        lease.__exit__(None, None, None)
+
+
+def _wait(
+    project: Project, run: Run, live: LiveState, number: int, since: float, watcher: Watcher,
+    stop: threading.Event,
+) -> None:  # fmt: skip
+    """Look on while another process carries the request out, as long as it does."""
+    phase = run.phase
+    while live.answered(number) is None:
+        if stop.wait(_LOOK):
+            raise Interrupted("stopped looking; the mirror goes on")
+        told, _ = live.told()
+        silent = time.time() - max(told, since)
+        if silent > _SILENT:
+            raise Waiting(
+                f"the mirror has said nothing for {silent:.0f} s",
+                hint="look at its log; what it was asked for it does when it goes on",
+            )
+        if silent > _STAND_BY:
+            return  # perhaps it ended: who asks takes its place then
+        run = project.control.run(run.id)
+        if run.phase is not phase:
+            phase = run.phase
+            watcher.phase(run)
+
+
+def compare_live(
+    project: Project, revision: str, watcher: Watcher | None, stop: threading.Event | None,
+    workers: int,
+) -> list[Verification]:  # fmt: skip
+    """Compare both sides of a live run beside its mirror, which must be running."""
+    stop = stop or threading.Event()
+    run = project.control.run(revision)
+    live = LiveState(project.control, run.id)
+
+    def settle() -> None:
+        """Until the mirror has met a marker in each feed."""
+        since, marks = time.time(), set()
+        for route in routes:
+            marks.add(mark := settling())
+            journal_of(route, run.primary, run.id).mark(mark)
+        while marks:
+            told, state = live.told()
+            met = state.get("settled")
+            marks.difference_update(met if isinstance(met, list) else ())
+            if time.time() - max(told, since) > _SILENT:
+                raise Waiting(
+                    "no mirror is running, so the sides differ by what was written since",
+                    hint=f"start it:  migrator mirror {revision}",
+                )
+            if marks and stop.wait(0.02):
+                raise Interrupted("stopped; nothing was changed")
+
+    with Lease(project.control, f"{project.settings.env}/{revision}") as lease:
+        frozen = frozen_plan(run)
+        routes = project.routes(revision, frozen)
+        scene = Scene(
+            run, frozen, routes, project.control, lease, workers,
+            watcher or Nobody(), Retry(stop=stop, check=lease.check), stop, settle,
+        )  # fmt: skip
+        return [verify(scene, route) for route in routes]

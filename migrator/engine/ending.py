@@ -1,0 +1,75 @@
+"""The ends of a move and the way back from one: what forbids them, and what they drop."""
+
+from __future__ import annotations
+
+from migrator.engine.points import reached
+from migrator.engine.work import Scene
+from migrator.errors import Refused
+from migrator.model.phase import Phase
+from migrator.route import is_empty
+from migrator.state import Control, Run
+
+
+def refuse_no_way_back(control: Control, run: Run) -> None:
+    """Raise Refused where there is no cut-over to take back, or its source is being dropped."""
+    if run.phase is not Phase.CUT_OVER:
+        raise Refused(
+            f"{run.revision} is {run.phase.words}: there is no cut-over to take back",
+            hint=""
+            if run.phase.ended
+            else f"leave the move instead: migrator abort {run.revision}",
+        )
+    if control.tasks(run.id, 0, "finish"):
+        raise Refused(
+            "a finish has begun to drop the source: there is no way back",
+            hint=f"end it:  migrator finish {run.revision}",
+        )
+
+
+def refuse_not_cut_over(run: Run) -> None:
+    """Raise Refused where a move can't be finished yet."""
+    if run.phase is not Phase.CUT_OVER:
+        raise Refused(
+            f"{run.revision} is {run.phase.words}, not cut over",
+            hint="" if run.phase.ended else f"bring it there: migrator apply {run.revision}",
+        )
+
+
+def refuse_abort(scene: Scene, *, drop_target: bool) -> None:
+    """Raise Refused where a move can't be left, or its target not be dropped."""
+    run = scene.run
+    if run.phase.ended:
+        raise Refused(f"{run.revision} is {run.phase.words} already")
+    if run.primary != "source":
+        raise Refused(
+            "the target holds the only primary copy",
+            hint=f"roll back first: migrator rollback {run.revision}",
+        )
+    begun = run.phase is not Phase.PLANNED
+    for route in scene.routes if drop_target else ():
+        ours = begun or is_empty(route.target, scene.retry)
+        if not (ours and scene.planned(route).fresh):
+            raise Refused(
+                f"{route.move.target} held blocks before this run", hint="keep it: --keep-target"
+            )
+
+
+def drop_copies(scene: Scene, *, drop_target: bool) -> None:
+    """Drop what an abort leaves without a use: the archives, and the targets where asked to."""
+    if drop_target:
+        for route in scene.routes:
+            scene.retry(route.target.drop)
+        reached("abort.dropped")
+    if scene.run.phase is not Phase.PLANNED:
+        for route in scene.routes:
+            if route.archive is not None:
+                scene.retry(route.archive.collection.drop)
+
+
+def drop_sources(scene: Scene) -> None:
+    """Drop the sources. That is durable before the first is dropped, so that a rollback does not
+    take what is left of them for the whole."""
+    scene.control.plan_tasks(scene.run.id, 0, "finish", [None])
+    for route in scene.routes:
+        scene.retry(route.source.drop)
+    reached("finish.dropped")

@@ -1,0 +1,291 @@
+"""A lane: one move of a live run, with the feeds of both its sides.
+
+The primary's touches are acted on; those of the mirror are writes of our own, and are thrown
+away. A feed that broke is opened again where it was; one that was lost is prepared anew and
+followed by a re-scan over the keys of both sides (R5).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from migrator.engine.points import reached
+from migrator.engine.reconcile import Reconciler
+from migrator.engine.work import Scene
+from migrator.errors import FeedLost, Refused, Transient
+from migrator.journal import Feed, Fence, Fenced, Followed, Journal, Touches
+from migrator.model.canonical import encode
+from migrator.ports import Collection, Json
+from migrator.route import Route
+from migrator.state import LiveState, Position
+
+log = structlog.get_logger("migrator.mirror")
+
+OTHER = {"source": "target", "target": "source"}
+_LONGEST_WAIT = 10.0
+# Keys to act on at once, and for how long to gather them.
+_MOST = 500
+_GATHER = 0.2
+_REMEMBERED = 100
+
+
+@dataclass
+class _Reading:
+    """A side's feed, and the markers met in it."""
+
+    journal: Journal
+    feed: Feed | None = None
+    marks: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    broken_until: float = 0.0
+    wait: float = 0.1
+
+
+class Lane:
+    """One move."""
+
+    def __init__(self, scene: Scene, route: Route, live: LiveState, request_life: float) -> None:
+        self.scene = scene
+        self.route = route
+        self.live = live
+        self.reconciler = Reconciler(scene, route, live, request_life)
+        self.lag = 0.0
+        self._readings: dict[str, _Reading] = {}
+        self._name = _name(scene.run.id, route.number)
+
+    def side(self, side: str) -> Collection:
+        return self.route.source if side == "source" else self.route.target
+
+    def journal(self, side: str) -> Journal:
+        """The journal of a side. Raises Refused where it has none."""
+        return journal_of(self.route, side, self.scene.run.id)
+
+    def fence(self, side: str) -> Fence | None:
+        """The store's own fence of a side, None where it has none."""
+        collection = self.side(side)
+        if not isinstance(collection, Fenced):
+            return None
+        return collection.fence(f"{self._name}_{side[0]}")
+
+    # ------------------------------------------------------------------ attaching
+
+    def attach(self, side: str) -> None:
+        """Prepare a side's feed, once, and read it from here on."""
+        if side in self._readings:
+            return
+        journal = self.journal(side)
+        if self.live.position(self.route.number, side) is None:
+            start = self.scene.retry(journal.prepare)
+            reached("feed.prepared")
+            self.live.keep(self.route.number, side, Position(start))
+        self._readings[side] = _Reading(journal)
+        self._open(side)
+
+    def close(self) -> None:
+        """Let go of the feeds; the servers keep what comes."""
+        for reading in self._readings.values():
+            if reading.feed is not None:
+                reading.feed.close()
+                reading.feed = None
+
+    def drop(self) -> None:
+        """Remove what was made on both sides for the feeds and fences."""
+        self.close()
+        for side in OTHER:
+            if self.live.position(self.route.number, side) is not None:
+                self.scene.retry(self.journal(side).drop)
+            fence = self.fence(side)
+            if fence is not None:
+                self.scene.retry(fence.lower)
+
+    def _open(self, side: str) -> None:
+        reading = self._readings[side]
+        found = self.live.position(self.route.number, side)
+        assert found is not None
+        try:
+            reading.feed = reading.journal.open(found.feed)
+            reading.wait = 0.1
+        except Transient as error:
+            self._broken(reading, error)
+        except FeedLost as error:
+            self._lost(side, error)
+
+    def _broken(self, reading: _Reading, error: Transient) -> None:
+        if reading.feed is not None:
+            reading.feed.close()
+        reading.feed = None
+        reading.broken_until = time.monotonic() + reading.wait
+        log.warning("feed broke", where=error.where, error=error.what, seconds=reading.wait)
+        reading.wait = min(reading.wait * 2, _LONGEST_WAIT)
+
+    def _lost(self, side: str, error: FeedLost) -> None:
+        """Begin anew: the new feed first, so that the re-scan misses nothing."""
+        log.warning("feed lost", where=error.where, error=error.what)
+        self.scene.control.record(
+            self.scene.run.id, "feed lost", cls=self.route.cls, side=side, why=error.what
+        )
+        reading = self._readings[side]
+        self.scene.retry(reading.journal.drop)
+        start = self.scene.retry(reading.journal.prepare)
+        # What the mirror's feed held were writes of our own.
+        scan = _scan_from_start() if side == self.scene.run.primary else None
+        self.live.keep(self.route.number, side, Position(start, scan))
+        reading.feed = reading.journal.open(start)
+
+    # ------------------------------------------------------------------ reading
+
+    def turn(self, primary: str, seconds: float) -> bool:
+        """Act on what the primary's feed gives within so many seconds; whether there was any."""
+        given = self._gather(primary, seconds)
+        mirror = OTHER[primary]
+        if mirror in self._readings:
+            self.pass_over(mirror, 0.0)  # it shows writes of our own
+        if given is None:
+            if self._readings[primary].feed is not None:
+                self.lag = 0.0
+            return self._scan(primary)
+        began = time.monotonic()
+        if given.whole:
+            found = self._kept(primary)
+            self._keep(primary, replace(found, scan=_scan_from_start()))
+        reached("mirror.touched")
+        self.reconciler.touched(primary, given.touches)
+        reached("mirror.applied")
+        self._acknowledge(primary, given)
+        self.lag = given.age + (time.monotonic() - began)
+        self._readings[primary].marks.extend(given.marks)
+        return True
+
+    def _gather(self, side: str, seconds: float) -> Touches | None:
+        """All touches that wait, each key once: what is written often costs no more for it."""
+        given = self._poll(side, seconds)
+        if given is None:
+            return None
+        touches = {encode(touch.key): touch for touch in given.touches}
+        until = time.monotonic() + _GATHER
+        while len(touches) < _MOST and time.monotonic() < until:
+            more = self._poll(side, 0.0)
+            if more is None:
+                break
+            for touch in more.touches:
+                form = encode(touch.key)
+                old = touches.get(form)
+                touches[form] = touch if old is None or touch.deleted else old
+            given = Touches(
+                (), more.position or given.position, given.whole or more.whole,
+                [*given.marks, *more.marks], max(given.age, more.age),
+            )  # fmt: skip
+        return replace(given, touches=list(touches.values()))
+
+    def _poll(self, side: str, seconds: float) -> Touches | None:
+        reading = self._readings[side]
+        if reading.feed is None:
+            if time.monotonic() < reading.broken_until:
+                time.sleep(min(seconds, 0.05))
+                return None
+            self._open(side)
+            if reading.feed is None:
+                return None
+        try:
+            return reading.feed.poll(seconds)
+        except Transient as error:
+            self._broken(reading, error)
+        except FeedLost as error:
+            self._lost(side, error)
+        return None
+
+    def _acknowledge(self, side: str, given: Touches) -> None:
+        """The position is kept before the server may forget what lies before it."""
+        reading = self._readings[side]
+        if given.position is None or reading.feed is None:
+            return
+        self._keep(side, replace(self._kept(side), feed=given.position))
+        reading.feed.acknowledge(given.position)
+
+    def pass_over(self, side: str, seconds: float) -> None:
+        """Read a side's feed on, and act on nothing."""
+        given = self._poll(side, seconds)
+        if given is not None:
+            self._acknowledge(side, given)
+            self._readings[side].marks.extend(given.marks)
+
+    def has_mark(self, side: str, mark: str) -> bool:
+        return mark in self._readings[side].marks
+
+    def marks(self, side: str) -> list[str]:
+        """The markers met last in a side's feed."""
+        return list(self._readings[side].marks) if side in self._readings else []
+
+    def is_reading(self, side: str) -> bool:
+        return side in self._readings and self._readings[side].feed is not None
+
+    # ------------------------------------------------------------------ re-scans
+
+    @property
+    def scanning(self) -> bool:
+        """Whether a re-scan is not done: until then the sides may differ."""
+        return any(
+            found is not None and found.scan is not None
+            for found in (self.live.position(self.route.number, side) for side in OTHER)
+        )
+
+    def _scan(self, primary: str) -> bool:
+        """One page of a re-scan: the primary's keys, then the mirror's."""
+        found = self._kept(primary)
+        scan = found.scan
+        if not isinstance(scan, dict):
+            return False
+        side = primary if scan["side"] == "primary" else OTHER[primary]
+        collection = self.side(side)
+        retry = self.scene.retry
+        if scan["range"] is None:
+            scan = {**scan, "range": retry(collection.split, 1)[0]}
+        limit = self.scene.planned(self.route).page
+        keys, position = retry(collection.keys, scan["range"], scan["position"], limit)
+        self.reconciler.keys(primary, keys)
+        following: Json = {**scan, "position": position}
+        if position is None:
+            following = _scan_from_start("mirror") if scan["side"] == "primary" else None
+        self._keep(primary, replace(found, scan=following))
+        if following is None:
+            self.scene.control.record(self.scene.run.id, "scanned anew", cls=self.route.cls)
+        return True
+
+    def _kept(self, side: str) -> Position:
+        found = self.live.position(self.route.number, side)
+        assert found is not None
+        return found
+
+    def _keep(self, side: str, position: Position) -> None:
+        self.scene.retry(self.live.keep, self.route.number, side, position)
+
+
+def _scan_from_start(side: str = "primary") -> dict[str, Json]:
+    return {"side": side, "range": None, "position": None}
+
+
+def journal_of(route: Route, side: str, run: str) -> Journal:
+    """The journal of a move's side. Raises Refused where it has none."""
+    collection = route.source if side == "source" else route.target
+    name = f"{_name(run, route.number)}_{side[0]}"
+    journal = collection.journal(name) if isinstance(collection, Followed) else None
+    if journal is None:
+        raise Refused(
+            "its writes can't be followed: this store or layout has no change feed",
+            where=str(collection.at),
+            hint="move it at rest: plan without --live",
+        )
+    return journal
+
+
+def _name(run: str, move: int) -> str:
+    """A name on a server for what a run makes there: short, and nobody else's."""
+    digest = hashlib.sha256(run.encode()).hexdigest()[:12]
+    return f"migrator_{digest}_{move}"
+
+
+__all__ = ["OTHER", "Lane", "journal_of"]

@@ -1,0 +1,391 @@
+"""The owner of a live run: the one process that writes its mirror (R2).
+
+    planned -> prepared -> dual_write -> backfilled -> shadow_read <-> cut_over -> finished
+
+It goes on, for days if need be: it acts on touches, and beside them takes the run to the phase
+that was asked for. One batch is in work at a time, so what a page lists is never older than what
+was last written for its keys (R4).
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import structlog
+
+from migrator.engine.ending import drop_copies, drop_sources, refuse_abort, refuse_not_cut_over
+from migrator.engine.lane import Lane
+from migrator.engine.points import reached
+from migrator.engine.reconcile import Done
+from migrator.engine.run import refuse_filled, refuse_unequal
+from migrator.engine.swap import Swap, SwapTerms, mend, swap
+from migrator.engine.verify import Verification, verify
+from migrator.engine.work import Scene
+from migrator.errors import Interrupted, MigratorError
+from migrator.model.phase import Phase
+from migrator.route import Route
+from migrator.state import LiveState, Request, Run, Task
+
+log = structlog.get_logger("migrator.mirror")
+
+IDLE = 0.05
+TELL_EVERY = 0.5
+REQUEST_LIFE = 61.0
+_SETTLING = "settle "
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """An error, as it goes through the control database to who asked."""
+
+    kind: str
+    what: str
+    where: str
+    hint: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What became of a request."""
+
+    verified: list[Verification] = []
+    swap: Swap | None = None
+    problem: Problem | None = None
+
+
+@dataclass
+class _Verifying:
+    """A verification that runs beside the mirror, reading only."""
+
+    thread: threading.Thread
+    found: list[Verification] = field(default_factory=list)
+    error: BaseException | None = None
+
+
+class Mirror:
+    """The owner of one run. ``run`` holds where it stands."""
+
+    def __init__(self, scene: Scene, request_life: float = REQUEST_LIFE) -> None:
+        self.scene = scene
+        self.live = LiveState(scene.control, scene.run.id)
+        self.lanes = [Lane(scene, route, self.live, request_life) for route in scene.routes]
+        self._swapped: Swap | None = None
+        self._verified: list[Verification] = []
+        self._verifying: _Verifying | None = None
+        self._copying: Lane | None = None
+        self._told = 0.0
+        self._settled: list[str] = []
+        self._settling = threading.Lock()
+
+    @property
+    def run(self) -> Run:
+        return self.scene.run
+
+    def work(self, enough: Callable[[], bool] = lambda: False) -> None:
+        """Mirror until ``enough``, until the run has ended, or until it is stopped.
+
+        Raises Interrupted. What could not be done of a request is its answer, and no error here.
+        """
+        reached("run.started")
+        if self.run.fence:
+            mend(self)
+        try:
+            while not self.run.phase.ended and not enough():
+                self.scene.check()
+                self.turn()
+        finally:
+            for lane in self.lanes:
+                lane.close()
+            self._stop_verifying()
+
+    def turn(self) -> None:
+        """Act on what there is of touches, and take one step of what was asked for."""
+        if self.run.phase.rank >= Phase.DUAL_WRITE.rank and not self._ending():
+            self._mirror()
+        self.tell()
+        request = self.live.asked()
+        if request is None:
+            if self.run.phase.rank < Phase.DUAL_WRITE.rank:
+                time.sleep(IDLE)
+            return
+        try:
+            done = self._step(Phase(request.wanted), request)
+        except Interrupted:
+            raise
+        except MigratorError as error:
+            log.warning("not done", wanted=request.wanted, error=error.what)
+            self.answer(request, error)
+        else:
+            if done:
+                self.answer(request)
+
+    def answer(self, request: Request, error: MigratorError | None = None) -> None:
+        """Tell who asked what became of it."""
+        answer = Answer(verified=self._verified, swap=self._swapped)
+        if error is not None:
+            told = Problem(
+                kind=type(error).__name__, what=error.what, where=error.where, hint=error.hint
+            )
+            answer = Answer(problem=told)
+        self._verified, self._swapped = [], None
+        self.live.answer(request.number, msgspec.to_builtins(answer))
+
+    def _ending(self) -> bool:
+        """Whether the source is being dropped, so that nothing is mirrored any more."""
+        if self.run.phase is not Phase.CUT_OVER:
+            return False
+        return bool(self.scene.control.tasks(self.run.id, 0, "finish"))
+
+    def _mirror(self) -> None:
+        busy = False
+        for lane in self.lanes:
+            lane.attach(self.run.primary)
+            if self.run.phase is Phase.CUT_OVER:
+                # What was the primary stays attached, so that a late write to it is seen.
+                lane.attach("source")
+            busy |= lane.turn(self.run.primary, 0.0 if busy else self._patience())
+
+    def _patience(self) -> float:
+        """How long to wait for a touch: not at all while pages are to be copied."""
+        return 0.0 if self._next_page() is not None else IDLE
+
+    # ------------------------------------------------------------------ towards a phase
+
+    def _step(self, wanted: Phase, request: Request) -> bool:
+        """One step towards a phase; whether it is reached."""
+        terms = msgspec.convert(request.terms, SwapTerms)
+        phase = self.run.phase
+        if wanted is Phase.ABORTED:
+            self._abort(drop_target=terms.drop_target)
+            return True
+        if wanted is Phase.FINISHED:
+            self._finish(keep_source=terms.keep_source)
+            return True
+        if phase is Phase.CUT_OVER:
+            if wanted is Phase.SHADOW_READ:
+                self._swap("source", Phase.SHADOW_READ, terms)
+            return True
+        if phase is Phase.SHADOW_READ and wanted is Phase.CUT_OVER:
+            self._swap("target", Phase.CUT_OVER, terms)
+            return True
+        if phase.rank >= wanted.rank:
+            return True
+        steps: dict[Phase, Callable[[], None]] = {
+            Phase.PLANNED: self._prepare,
+            Phase.PREPARED: self._attach,
+            Phase.DUAL_WRITE: self._page,
+            Phase.BACKFILLED: self._compare,
+        }
+        steps[phase]()
+        return self.run.phase.rank >= wanted.rank
+
+    def reach(self, phase: Phase, *, primary: str | None = None, fence: str | None = None) -> None:
+        """Persist a phase, then let it take effect."""
+        self.scene.run = self.scene.control.advance(self.run, phase, primary=primary, fence=fence)
+        log.info("phase", run=self.run.id, phase=phase.value, primary=self.run.primary)
+        self.scene.watcher.phase(self.run)
+
+    def _prepare(self) -> None:
+        refuse_filled(self.scene.plan, self.scene.routes, self.scene.retry)
+        for route in self.scene.routes:
+            self.scene.retry(route.target.create)
+        reached("prepare.created")
+        self.reach(Phase.PREPARED)
+
+    def _attach(self) -> None:
+        """From here on every write to the primary reaches the mirror."""
+        for lane in self.lanes:
+            lane.attach("source")
+        self.reach(Phase.DUAL_WRITE)
+
+    # ------------------------------------------------------------------ backfill
+
+    def _next_page(self) -> tuple[Lane, Task] | None:
+        """The next range to copy from, None where there is none to be copied now."""
+        if self.run.phase is not Phase.DUAL_WRITE or self.live.asked() is None:
+            return None
+        for lane in self.lanes:
+            for task in self._tasks(lane.route):
+                if not task.done:
+                    return lane, task
+        return None
+
+    def _tasks(self, route: Route) -> list[Task]:
+        planned = self.scene.planned(route)
+        return self.scene.tasks(
+            route, "backfill", lambda: self.scene.retry(route.source.split, planned.ranges)
+        )
+
+    def _page(self) -> None:
+        """Copy one page, behind a checkpoint (R4)."""
+        found = self._next_page()
+        if found is None:
+            for lane in self.lanes:
+                copied = _counts(self._tasks(lane.route))
+                self.scene.control.record(self.run.id, "copied", cls=lane.route.cls, **copied)
+                self.scene.retry(lane.route.target.settle)
+            if self._copying is not None:
+                self.scene.watcher.ends("backfill", self._copying.route.cls)
+            self.reach(Phase.BACKFILLED)
+            return
+        lane, task = found
+        if self._copying is not lane:
+            self._copying = lane
+            read = _counts(self._tasks(lane.route)).get("read", 0)
+            self.scene.watcher.begins(
+                "backfill", lane.route.cls, read, self.scene.planned(lane.route).read
+            )
+        route, limit = lane.route, self.scene.planned(lane.route).page
+        page = self.scene.retry(route.source.page, task.range, task.position, limit)
+        reached("page.read")
+        done = lane.reconciler.page(page.blocks, page.damaged)
+        reached("page.written")
+        read = len(page.blocks) + len(page.damaged)
+        counts = {"read": read, **done.__dict__}
+        self.scene.retry(
+            self.scene.control.checkpoint,
+            self.run.id,
+            replace(
+                task,
+                position=page.next,
+                done=page.next is None,
+                counts={name: task.counts.get(name, 0) + n for name, n in counts.items()},
+            ),
+        )
+        reached("page.checkpointed")
+        self.scene.watcher.advances("backfill", route.cls, read, page.bytes)
+
+    # ------------------------------------------------------------------ comparing
+
+    def _compare(self) -> None:
+        """Compare both sides beside the mirror; only equal sides go on."""
+        if any(lane.scanning for lane in self.lanes):
+            return
+        if self._verifying is None:
+            self._verify()
+            return
+        verifying = self._verifying
+        if verifying.thread.is_alive():
+            return
+        verifying.thread.join()
+        self._verifying = None
+        if verifying.error is not None:
+            raise verifying.error
+        self._verified = verifying.found
+        for found in verifying.found:
+            self.scene.control.record(
+                self.run.id, "verified", cls=found.cls, equal=found.equal, differ=found.differ,
+                missing=found.missing, extra=found.extra, quarantined=found.quarantined,
+                read=found.read,
+            )  # fmt: skip
+        refuse_unequal(verifying.found, self.scene.plan.revision)
+        self.reach(Phase.SHADOW_READ)
+
+    def _verify(self) -> None:
+        stop = threading.Event()
+        scene = replace(self.scene, stop=stop, settle=self.settle)
+
+        def compare() -> None:
+            try:
+                for route in self.scene.routes:
+                    verifying.found.append(verify(scene, route))
+            except BaseException as error:  # noqa: BLE001 - raised again by the owner's thread
+                verifying.error = error
+
+        verifying = _Verifying(threading.Thread(target=compare, name="verify", daemon=True))
+        self._verifying = verifying
+        self._stop_compare = stop
+        verifying.thread.start()
+
+    def _stop_verifying(self) -> None:
+        if self._verifying is not None:
+            self._stop_compare.set()
+            self._verifying.thread.join()
+            self._verifying = None
+
+    def settle(self) -> None:
+        """Wait, in another thread than the owner's, until the mirror holds all that has been
+        written to the primary until now."""
+        with self._settling:
+            primary = self.run.primary
+            for lane in self.lanes:
+                mark = settling()
+                lane.journal(primary).mark(mark)
+                while not lane.has_mark(primary, mark):
+                    self.scene.check()
+                    time.sleep(0.002)
+
+    # ------------------------------------------------------------------ swapping, leaving, ending
+
+    def _swap(self, to: str, phase: Phase, terms: SwapTerms) -> None:
+        done = self._swapped = swap(self, to, phase, terms)
+        self.scene.control.record(
+            self.run.id, "rehearsed" if done.rehearsed else "swapped", to=to, pause=done.pause,
+            **done.steps,
+        )  # fmt: skip
+
+    def _abort(self, *, drop_target: bool) -> None:
+        refuse_abort(self.scene, drop_target=drop_target)
+        self._stop_verifying()
+        for lane in self.lanes:
+            lane.drop()
+        drop_copies(self.scene, drop_target=drop_target)
+        self.reach(Phase.ABORTED)
+
+    def _finish(self, *, keep_source: bool) -> None:
+        refuse_not_cut_over(self.run)
+        if not keep_source:
+            drop_sources(self.scene)
+        for lane in self.lanes:
+            lane.drop()
+        self.reach(Phase.FINISHED)
+
+    # ------------------------------------------------------------------ telling
+
+    def _marks(self) -> list[str]:
+        """The markers of who waits for the mirror to hold what was written before them."""
+        marks = (mark for lane in self.lanes for mark in lane.marks(self.run.primary))
+        return [mark for mark in marks if mark.startswith(_SETTLING)]
+
+    def lag(self) -> float:
+        """Seconds by which the mirror is behind, of the worst lane."""
+        return max((lane.lag for lane in self.lanes), default=0.0)
+
+    def tell(self) -> None:
+        """Say how things stand, where that was not done just now."""
+        marks = self._marks()
+        if self._told + TELL_EVERY > time.monotonic() and marks == self._settled:
+            return
+        self._settled = marks
+        self._told = time.monotonic()
+        total = Done()
+        for lane in self.lanes:
+            total.add(lane.reconciler.total)
+        copied = [_counts(self.scene.control.tasks(self.run.id, lane.route.number, "backfill"))
+                  for lane in self.lanes]  # fmt: skip
+        self.live.tell(
+            settled=marks, lag=round(self.lag(), 3),
+            scanning=any(lane.scanning for lane in self.lanes),
+            read=sum(c.get("read", 0) for c in copied), mirrored=total.__dict__,
+            reading={lane.route.cls: lane.is_reading(self.run.primary) for lane in self.lanes
+                     if self.run.phase.rank >= Phase.DUAL_WRITE.rank},
+        )  # fmt: skip
+
+
+def settling() -> str:
+    """A new marker for the feed of a primary: the mirror tells when it has met it."""
+    return f"{_SETTLING}{secrets.token_hex(8)}"
+
+
+def _counts(tasks: list[Task]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for task in tasks:
+        for name, count in task.counts.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+__all__ = ["Answer", "Mirror", "settling"]

@@ -1,0 +1,284 @@
+"""Reconcile: read what the primary holds now, make the mirror equal (R3).
+
+One batch of keys at a time, read again from the start whenever a request's outcome is unknown:
+then the mirror holds what the last read saw, whatever became of the requests before (R6).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import structlog
+
+from migrator.engine.backfill import quarantined
+from migrator.engine.points import reached
+from migrator.engine.work import Scene
+from migrator.errors import DoesNotFit, Interrupted, Refused, Terminal, Transient
+from migrator.journal import Touch
+from migrator.model.block import Address, Block, join
+from migrator.model.canonical import encode
+from migrator.model.diff import same_block
+from migrator.model.rules import CorruptBlock
+from migrator.model.value import Value, show
+from migrator.ports import Collection
+from migrator.route import Route
+from migrator.state import LiveState, Quarantined, quarantine_key
+
+T = TypeVar("T")
+LONGEST_WAIT = 10.0
+
+log = structlog.get_logger("migrator.mirror")
+
+
+@dataclass
+class Done:
+    """What a reconcile did to the mirror."""
+
+    create: int = 0
+    change: int = 0
+    delete: int = 0
+    leave: int = 0
+    aside: int = 0
+
+    def add(self, other: Done) -> None:
+        for name, count in other.__dict__.items():
+            setattr(self, name, getattr(self, name) + count)
+
+
+@dataclass
+class Reconciler:
+    """Makes the mirror of one move equal, key by key, in either direction.
+
+    ``request_life`` is for how many seconds a request may live on whose answer never came.
+    """
+
+    scene: Scene
+    route: Route
+    live: LiveState
+    request_life: float
+    total: Done = field(default_factory=Done)
+
+    def touched(self, primary: str, touches: Sequence[Touch]) -> Done:
+        """Reconcile the keys of some touches."""
+        if not touches:
+            return Done()
+        keys = [touch.key for touch in touches]
+        deleted = {encode(touch.key) for touch in touches if touch.deleted}
+        if primary == "source":
+            return self._settled(lambda: self._forward(keys, self._read(self.route.source, keys)))
+        return self._settled(lambda: self._backward(keys, deleted))
+
+    def page(self, blocks: Sequence[Block], damaged: Sequence[tuple[Value, str]]) -> Done:
+        """Write what a page of the source listed, as long as no later write was acted on (R4)."""
+        keys = [block.id for block in blocks]
+        first = True
+
+        def do() -> Done:
+            nonlocal first
+            read = list(blocks) if first else self._read(self.route.source, keys)
+            first = False
+            return self._forward(keys, read)
+
+        done = self._settled(do)
+        for id, reason in damaged:
+            self._set_aside(id, reason, "")
+            done.aside += 1
+        return done
+
+    def keys(self, primary: str, keys: Sequence[Value]) -> Done:
+        """Reconcile keys that nobody touched, of a re-scan."""
+        return self.touched(primary, [Touch(key) for key in keys])
+
+    # ------------------------------------------------------------------ one batch
+
+    def _settled(self, do: Callable[[], Done]) -> Done:
+        """Do it until its outcome is known; raises Interrupted where the run is to stop."""
+        wait = 0.1
+        while True:
+            self.scene.check()
+            try:
+                done = do()
+            except Transient as error:
+                pause = self.request_life if error.unknown else wait
+                log.warning("mirror waits", where=error.where, error=error.what, seconds=pause)
+                self._pause(pause)
+                wait = min(wait * 2, LONGEST_WAIT)
+            else:
+                self.total.add(done)
+                return done
+
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.scene.check()
+            if self.scene.stop.wait(min(left, 0.5)):
+                raise Interrupted("stopped, nothing lost", hint="start the mirror again")
+
+    def _read(self, side: Collection, keys: Sequence[Value]) -> list[Block | None]:
+        """The blocks of some keys as they are now; one that can't be read is set aside."""
+        try:
+            return self.scene.retry(side.read, list(keys))
+        except (Terminal, CorruptBlock):
+            if len(keys) == 1:
+                raise
+        found: list[Block | None] = []
+        for key in keys:
+            try:
+                found += self.scene.retry(side.read, [key])
+            except (Terminal, CorruptBlock) as error:
+                found.append(Block(key, {}))  # no aggregate: it goes aside with this reason
+                log.warning("can't be read", key=show(key), reason=str(error).partition("\n")[0])
+        return found
+
+    def _forward(self, keys: Sequence[Value], blocks: Sequence[Block | None]) -> Done:
+        """From the source to the target."""
+        done, route = Done(), self.route
+        want: list[Block] = []
+        gone: list[Value] = []
+        for key, block in zip(keys, blocks, strict=True):
+            try:
+                made = [] if block is None else route.expected(block)
+            except (CorruptBlock, DoesNotFit, Refused) as error:
+                self._set_aside(key, getattr(error, "what", str(error)), getattr(error, "path", ""))
+                done.aside += 1
+                made = []
+            want += made
+            if not made:
+                gone.append(key)
+        held = self._read(route.target, [*(block.id for block in want), *gone])
+        writes = []
+        for new, old in zip(want, held, strict=False):
+            if old is not None and same_block(new, old):
+                done.leave += 1
+                continue
+            writes.append(new)
+            done.change += old is not None
+            done.create += old is None
+        self._write(writes, done)
+        self._delete(route.target, held[len(want) :], done)
+        self._take_up([block.id for block in writes])
+        return done
+
+    def _write(self, writes: list[Block], done: Done) -> None:
+        reached("mirror.write")
+        while writes:
+            try:
+                self.route.target.write(writes)
+            except DoesNotFit as error:
+                form = encode(error.key)
+                rest = [block for block in writes if encode(block.id) != form]
+                if len(rest) == len(writes):
+                    raise
+                self._set_aside(error.key, error.what, error.path)
+                # An older copy would pass for the block, and a rollback not tell it from a write.
+                self.route.target.delete([Address(error.key)])
+                done.aside += 1
+                writes = rest
+            else:
+                reached("mirror.written")
+                return
+
+    def _delete(self, side: Collection, held: Sequence[Block | None], done: Done) -> None:
+        there = [Address(block.id, block.place) for block in held if block is not None]
+        if there:
+            side.delete(there)
+            done.delete += len(there)
+            reached("mirror.deleted")
+
+    def _backward(self, keys: Sequence[Value], deleted: set[bytes]) -> Done:
+        """From the target back to the source; ``old`` is read from there, which R2 makes safe."""
+        done, route = Done(), self.route
+        news = self._read(route.target, keys)
+        olds = self._read(route.source, keys)
+        writes: list[Block] = []
+        gone: list[Block | None] = []
+        for key, new, old in zip(keys, news, olds, strict=True):
+            if new is None:
+                gone.append(old)
+                continue
+            try:
+                back = self._back(new, old, fresh=encode(key) in deleted)
+            except (CorruptBlock, DoesNotFit, Refused) as error:
+                self._enter(key, getattr(error, "what", str(error)), getattr(error, "path", ""))
+                done.aside += 1
+                continue
+            if back is None:
+                done.leave += 1
+            else:
+                writes.append(back)
+                done.change += old is not None
+                done.create += old is None
+        written = self._write_back(writes, done)
+        self._delete(route.source, gone, done)
+        struck = [*written, *(b.id for b in gone if b is not None)]
+        self.live.strike(route.number, [quarantine_key(id) for id in struck])
+        return done
+
+    def _back(self, new: Block, old: Block | None, *, fresh: bool) -> Block | None:
+        """What the source must hold for a block of the target; None where it does.
+
+        ``fresh``: it was deleted and inserted again, so that nothing of the old one is inherited.
+        """
+        if old is not None and not fresh:
+            try:
+                if all(same_block(new, made) for made in self.route.expected(old)):
+                    return None
+            except (CorruptBlock, DoesNotFit, Refused):
+                pass  # it never reached the target, and is replaced
+        try:
+            before = None if fresh or old is None else join(old)
+        except CorruptBlock:
+            before = None
+        back = self.route.returned(new, before)
+        return None if old is not None and same_block(back, old) else back
+
+    def _write_back(self, writes: list[Block], done: Done) -> list[Value]:
+        """Write all at once, so that rows that depend on one another go together; where that is
+        refused, each alone, and those still refused into the ledger."""
+        if not writes:
+            return []
+        reached("mirror.write")
+        try:
+            self.route.source.write(writes)
+        except Terminal:
+            pass
+        else:
+            reached("mirror.written")
+            return [block.id for block in writes]
+        written = []
+        for block in writes:
+            try:
+                self.route.source.write([block])
+                written.append(block.id)
+            except Terminal as error:
+                self._enter(block.id, error.what, getattr(error, "path", ""))
+                done.aside += 1
+        return written
+
+    # ------------------------------------------------------------------ what does not go over
+
+    def _set_aside(self, key: Value, reason: str, path: str) -> None:
+        item = quarantined(self.route, key, path, reason)
+        self.scene.retry(self.scene.control.set_aside, self.scene.run.id, item)
+        log.warning("quarantined", key=item.shown, path=path, reason=reason)
+
+    def _take_up(self, keys: Sequence[Value]) -> None:
+        """A later write of a key takes it out of quarantine."""
+        control, run = self.scene.control, self.scene.run.id
+        aside = {q.key for q in control.quarantined(run) if q.move == self.route.number}
+        for key in aside.intersection(map(quarantine_key, keys)):
+            control.take_up(run, self.route.number, key)
+
+    def _enter(self, key: Value, reason: str, path: str) -> None:
+        item = Quarantined(
+            self.route.number, quarantine_key(key), self.route.name(key), show(path), show(reason),
+            time.time(),
+        )  # fmt: skip
+        self.scene.retry(self.live.enter, item)
+        log.warning("can't be written back", key=item.shown, path=path, reason=reason)
+
+
+__all__ = ["Done", "Reconciler"]

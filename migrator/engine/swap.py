@@ -1,0 +1,311 @@
+"""The swap of primary and mirror: cut-over, and rollback, which is the same the other way.
+
+    gates -> arm -> fence -> drain -> flip -> mark -> release
+
+Until the flip is persisted an attempt is undone, within its bound; after that only forward. The
+control row says how far an attempt came, so that whoever comes after a crash knows which.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from migrator.engine.lane import OTHER, Lane
+from migrator.engine.points import reached
+from migrator.errors import MigratorError, Refused, Transient, Waiting
+from migrator.model.block import join
+from migrator.model.diff import same_block
+from migrator.model.phase import Phase
+
+if TYPE_CHECKING:
+    from migrator.engine.mirror import Mirror
+
+log = structlog.get_logger("migrator.swap")
+
+BOUND = 5.0
+LAG = 0.5
+_PROVEN = 20
+
+
+class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What was answered beside a request. ``bound`` and ``lag`` are seconds; ``hook`` is a
+    command that stops the applications' writes and lets them go on."""
+
+    accept_keys: tuple[str, ...] = ()
+    drop_target: bool = False
+    keep_source: bool = True
+    hook: str = ""
+    bound: float = BOUND
+    lag: float = LAG
+    dry_run: bool = False
+
+
+class Swap(msgspec.Struct, frozen=True, kw_only=True):
+    """What a swap of the sides of a live move took: seconds from the fence to the release, and
+    to the end of its steps. ``rehearsed``: all was done but the swap itself.
+    """
+
+    to: str
+    pause: float
+    steps: dict[str, float]
+    rehearsed: bool = False
+
+
+def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
+    """Make ``to`` the primary. Raises Waiting or Refused with nothing changed, where it is not
+    done; what is raised after the flip leaves the run to be mended when the mirror starts again.
+    """
+    old = OTHER[to]
+    _gates(mirror, to, terms)
+    # Whoever has to mend this after a crash needs the hook, too.
+    mirror.scene.control.record(mirror.run.id, "armed", to=to, **msgspec.to_builtins(terms))
+    mirror.scene.run = mirror.live.arm(mirror.run)
+    reached("swap.armed")
+    began = time.monotonic()
+    steps: dict[str, float] = {}
+    try:
+        _catch_up(mirror, terms)
+        for lane in mirror.lanes:
+            mirror.scene.retry(lane.side(to).settle)
+        began = time.monotonic()
+        mirror.scene.run = mirror.live.raise_fence(mirror.run)
+        reached("swap.raised")
+        marks = _fence(mirror, old, terms, began)
+        steps["fence"] = time.monotonic() - began
+        reached("swap.fenced")
+        _drain(mirror, old, marks, began + terms.bound)
+        steps["drain"] = time.monotonic() - began
+        reached("swap.drained")
+        if terms.dry_run:
+            raise _Rehearsed
+        mirror.reach(phase, primary=to, fence="flipped")
+    except _Rehearsed:
+        _undo(mirror, old, terms)
+        return _took(to, began, steps, rehearsed=True)
+    except BaseException:
+        # The flip itself may have been carried out: the control row alone knows.
+        mirror.scene.run = mirror.scene.retry(mirror.scene.control.run, mirror.run.id)
+        if mirror.run.fence != "flipped":
+            _undo(mirror, old, terms)
+            raise
+        log.warning("flipped, though the answer was lost", run=mirror.run.id)
+    reached("swap.flipped")
+    _go_on(mirror, terms)
+    done = _took(to, began, steps)
+    reached("swap.released")
+    return done
+
+
+def _took(to: str, began: float, steps: dict[str, float], *, rehearsed: bool = False) -> Swap:
+    pause = round(time.monotonic() - began, 6)
+    told = {name: round(took, 6) for name, took in steps.items()}
+    return Swap(to=to, pause=pause, steps=told, rehearsed=rehearsed)
+
+
+class _Rehearsed(Exception):
+    """All was done but the flip."""
+
+
+def mend(mirror: Mirror) -> None:
+    """End an attempt that a crash left behind: forward where it was flipped, else undone."""
+    run, control = mirror.run, mirror.scene.control
+    log.warning("mending", run=run.id, attempt=run.attempt, fence=run.fence, primary=run.primary)
+    control.record(run.id, "mended", attempt=run.attempt, fence=run.fence)
+    armed = [event["detail"] for event in control.events(run.id) if event["event"] == "armed"]
+    terms = msgspec.convert(armed[-1], SwapTerms)
+    if run.fence == "flipped":
+        for lane in mirror.lanes:
+            lane.attach("source")
+            lane.attach("target")
+        _go_on(mirror, terms)
+        return
+    _undo(mirror, run.primary, terms)
+    if (request := mirror.live.asked()) is not None:
+        # Not tried again by itself: nobody may be looking any more.
+        problem = Waiting(
+            "the mirror ended in the middle of it, and it was undone: nothing is lost",
+            hint=f"try again:  migrator status {run.revision}",
+        )
+        mirror.answer(request, problem)
+
+
+# ---------------------------------------------------------------------- before the fence
+
+
+def _gates(mirror: Mirror, to: str, terms: SwapTerms) -> None:
+    """All that can be known before writes are stopped."""
+    scene, revision = mirror.scene, mirror.scene.plan.revision
+    aside = {q.shown for q in scene.control.quarantined(scene.run.id)}
+    _accepted(aside, terms, "in quarantine", f"migrator quarantine retry {revision}")
+    if to == "source":
+        _accepted({q.shown for q in mirror.live.ledger()}, terms, "not written back", "mend them")
+    if any(lane.scanning for lane in mirror.lanes):
+        raise Waiting("a re-scan is not done", hint=f"watch it: migrator status {revision}")
+    for lane in mirror.lanes:
+        if lane.fence(OTHER[to]) is None and not terms.hook:
+            raise Refused(
+                "nothing stops the applications' writes here",
+                where=str(lane.side(OTHER[to]).at),
+                hint="name a command that does: --hook COMMAND",
+            )
+        lane.attach(to)
+        _prove(lane)
+
+
+def _accepted(keys: set[str], terms: SwapTerms, what: str, how: str) -> None:
+    left = sorted(keys - set(terms.accept_keys))
+    if left:
+        more = "" if len(left) <= 5 else f" and {len(left) - 5} more"
+        raise Waiting(
+            f"{len(left)} blocks are {what}: {', '.join(left[:5])}{more}",
+            hint=f"{how}; or accept each by name: --accept-key KEY",
+        )
+
+
+def _prove(lane: Lane) -> None:
+    """What lies in the target leads back to what lies in the source."""
+    for new in lane.route.target.sample(_PROVEN):
+        (old,) = lane.scene.retry(lane.route.source.read, [new.id])
+        if old is None or not all(same_block(new, made) for made in lane.route.expected(old)):
+            continue  # written just now: there is nothing to compare
+        back = lane.route.returned(new, join(old))
+        if not same_block(back, old):
+            raise Refused(
+                f"the way back is not proven: {lane.route.name(new.id)} would come back changed",
+                where=str(lane.route.source_at),
+                hint="see what a rollback loses: migrator show; or go on at rest",
+            )
+
+
+def _catch_up(mirror: Mirror, terms: SwapTerms) -> None:
+    """The lag lies below the bound twice running."""
+    until = time.monotonic() + 60
+    good = 0
+    while good < 2:
+        mirror.scene.check()
+        mirror.tell()
+        if time.monotonic() > until:
+            raise Waiting(
+                f"the mirror is {mirror.lag():.1f} s behind, and {terms.lag:g} s are allowed",
+                hint="try again when the applications write less, or allow more: --lag SECONDS",
+            )
+        for lane in mirror.lanes:
+            while lane.turn(mirror.run.primary, 0.02) and lane.lag > terms.lag:
+                mirror.scene.check()
+        good = good + 1 if mirror.lag() <= terms.lag else 0
+
+
+# ---------------------------------------------------------------------- under the fence
+
+
+def _fence(mirror: Mirror, old: str, terms: SwapTerms, began: float) -> list[tuple[Lane, str]]:
+    """Stop all writes to the old primary, and write a marker behind the last of them (R16)."""
+    if terms.hook:
+        _call(mirror, terms, "fence", terms.bound)
+    marks = []
+    for number, lane in enumerate(mirror.lanes):
+        mark = f"{mirror.run.id} {mirror.run.attempt} {number}"
+        fence = lane.fence(old)
+        left = began + terms.bound - time.monotonic()
+        if left <= 0:
+            raise _too_long(terms)
+        if fence is not None:
+            fence.raise_(mark, left)
+        else:
+            lane.journal(old).mark(mark)
+        marks.append((lane, mark))
+    return marks
+
+
+def _drain(mirror: Mirror, old: str, marks: list[tuple[Lane, str]], until: float) -> None:
+    """Act on every touch before the markers."""
+    for lane, mark in marks:
+        while not lane.has_mark(old, mark):
+            mirror.scene.check()
+            if time.monotonic() > until:
+                raise Waiting("the feed did not show the marker in time: undone")
+            lane.turn(old, 0.05)
+
+
+def _too_long(terms: SwapTerms) -> Waiting:
+    return Waiting(
+        f"writes would have been stopped for more than {terms.bound:g} s: undone",
+        hint="end long transactions and try again, or allow more: --bound SECONDS",
+    )
+
+
+def _undo(mirror: Mirror, old: str, terms: SwapTerms) -> None:
+    """Let writes go on where they were."""
+    if mirror.run.fence in ("raised", "armed"):
+        if mirror.run.fence == "raised":
+            for lane in mirror.lanes:
+                fence = lane.fence(old)
+                if fence is not None:
+                    mirror.scene.retry(fence.lower)
+            if terms.hook:
+                _call(mirror, terms, "undo", 60.0)
+        mirror.scene.run = mirror.live.release(mirror.run)
+
+
+# ---------------------------------------------------------------------- after the flip
+
+
+def _go_on(mirror: Mirror, terms: SwapTerms) -> None:
+    """Mark where the reverse journal starts, let the new primary be written, note the end."""
+    new = mirror.run.primary
+    for number, lane in enumerate(mirror.lanes):
+        mark = f"{mirror.run.id} {mirror.run.attempt} {number} reign"
+        mirror.scene.retry(lane.journal(new).mark, mark)
+        # What the feed shows before the marker were writes of ours: it is read up to there, and
+        # thrown away, while the old side still counts as the primary of this lane.
+        while not lane.has_mark(new, mark):
+            mirror.scene.check()
+            lane.pass_over(new, 0.05)
+    reached("swap.marked")
+    for lane in mirror.lanes:
+        fence = lane.fence(new)
+        if fence is not None:
+            mirror.scene.retry(fence.lower)
+    if terms.hook:
+        try:
+            _call(mirror, terms, "release", 60.0)
+        except MigratorError as error:
+            log.error("hook failed after the flip", error=error.what)
+            mirror.scene.control.record(mirror.run.id, "hook failed", error=error.what)
+    mirror.scene.run = mirror.live.release(mirror.run)
+
+
+def _call(mirror: Mirror, terms: SwapTerms, event: str, seconds: float) -> None:
+    """Run the user's command, with what happens in its environment."""
+    env = {
+        **os.environ,
+        "MIGRATOR_EVENT": event,
+        "MIGRATOR_RUN": mirror.run.id,
+        "MIGRATOR_REVISION": mirror.scene.plan.revision,
+        "MIGRATOR_PRIMARY": mirror.run.primary,
+        "MIGRATOR_EPOCH": str(mirror.run.epoch),
+    }
+    try:
+        # The command is the operator's own, as in a crontab.
+        done = subprocess.run(  # noqa: S602
+            terms.hook, shell=True, env=env, timeout=seconds, stdin=subprocess.DEVNULL,
+            capture_output=True, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise Waiting(
+            f"the hook did not end within {seconds:g} s at {event}", hint="make it quicker"
+        ) from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise Transient(
+            f"the hook ended with {done.returncode} at {event}" + (f": {said[-1]}" if said else "")
+        )
+
+
+__all__ = ["BOUND", "LAG", "Swap", "SwapTerms", "mend", "swap"]

@@ -1,0 +1,69 @@
+"""What a live move asks for beyond one at rest: that both sides can be followed, and fenced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from migrator.errors import Terminal
+from migrator.journal import Fenced, Followed, Journal
+from migrator.model.plan import Finding, Plan, Severity
+from migrator.planning.file import sealed
+from migrator.ports import Collection
+from migrator.route import Route
+
+_NAME = "migrator_look"
+
+
+def live(made: Plan, routes: Sequence[Route]) -> Plan:
+    """The same plan, to be carried out while the applications go on writing."""
+    findings = [finding for route in routes for finding in _findings(route, made)]
+    feeds = [journal.describe() for route in routes if (journal := _journal(route.source))]
+    return sealed(
+        msgspec.structs.replace(
+            made, live=True, feeds=feeds, findings=[*findings, *made.findings], digest=""
+        )
+    )
+
+
+def _findings(route: Route, made: Plan) -> Iterator[Finding]:
+    def tell(severity: Severity, code: str, text: str) -> Finding:
+        return Finding(severity=severity, code=code, text=text, cls=route.cls)
+
+    if route.changes_key or route.gathers or route.spreads:
+        yield tell(
+            "error", "E131", "its keys change on the way: such a move is carried out at rest"
+        )
+    if route.move.archive is not None:
+        yield tell("error", "E132", "a move with an archive is carried out at rest")
+    if not made.moves[route.number].fresh:
+        yield tell("error", "E133", f"{route.move.target} holds blocks: a live move starts empty")
+    for side in (route.source, route.target):
+        journal = _journal(side)
+        if journal is None:
+            yield tell("error", "E130", f"{side.at} has no change feed to follow its writes by")
+            continue
+        for severity, code, text in _told(side, journal):
+            yield tell(severity, code, f"{side.at}: {text}")  # type: ignore[arg-type]
+        if not isinstance(side, Fenced) or side.fence(_NAME) is None:
+            yield tell(
+                "note", "N134",
+                f"{side.at}: its store can't deny writes; a swap away from it needs --hook",
+            )  # fmt: skip
+
+
+def _told(side: Collection, journal: Journal) -> list[tuple[str, str, str]]:
+    """What a feed tells; of a target that is still to be made what the server alone says."""
+    found = []
+    try:
+        for told in journal.findings():
+            found.append(told)
+    except Terminal:
+        if side.exists():
+            raise
+    return found
+
+
+def _journal(side: Collection) -> Journal | None:
+    return side.journal(_NAME) if isinstance(side, Followed) else None

@@ -1,0 +1,196 @@
+"""What a live move keeps in the control database, beside its run."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import cast
+
+import sqlalchemy as sa
+
+from migrator.errors import Refused
+from migrator.ports import Json
+from migrator.state import tables as t
+from migrator.state.control import Control, Quarantined, Run
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a side's feed is read on, and where a re-scan stands that is not done yet."""
+
+    feed: Json
+    scan: Json = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What somebody asked of the mirror: ``number`` grows, ``terms`` are the answers given."""
+
+    number: int
+    wanted: str
+    terms: dict[str, object]
+
+
+class LiveState:
+    """The part of the control database that belongs to one live run."""
+
+    def __init__(self, control: Control, run: str) -> None:
+        self._control = control
+        self._run = run
+
+    # ------------------------------------------------------------------ positions
+
+    def position(self, move: int, side: str) -> Position | None:
+        """Where a feed stands; None where it was never prepared."""
+        f = t.feed.c
+        query = sa.select(f.position, f.scan).where(
+            f.run == self._run, f.move == move, f.side == side
+        )
+        with self._control.transaction() as c:
+            row = c.execute(query).first()
+        if row is None:
+            return None
+        return Position(
+            json.loads(row.position), None if row.scan is None else json.loads(row.scan)
+        )
+
+    def keep(self, move: int, side: str, position: Position) -> None:
+        """Note where a feed stands. Call it only after the mirror holds everything before (R5)."""
+        f = t.feed.c
+        values = {
+            "position": json.dumps(position.feed),
+            "scan": None if position.scan is None else json.dumps(position.scan),
+        }
+        with self._control.transaction() as c:
+            here = (f.run == self._run, f.move == move, f.side == side)
+            if not c.execute(t.feed.update().where(*here).values(**values)).rowcount:
+                c.execute(t.feed.insert().values(run=self._run, move=move, side=side, **values))
+
+    # ------------------------------------------------------------------ the swap of the sides
+
+    def arm(self, run: Run) -> Run:
+        """Begin an attempt to swap the sides."""
+        return self._fence(run, "armed", attempt=run.attempt + 1)
+
+    def raise_fence(self, run: Run) -> Run:
+        """Note, before it is done, that writes are being stopped."""
+        return self._fence(run, "raised")
+
+    def release(self, run: Run) -> Run:
+        """Note that the attempt is over: writes go on, on the primary."""
+        return self._fence(run, "")
+
+    def _fence(self, run: Run, fence: str, attempt: int | None = None) -> Run:
+        """A compare-and-set that carries the attempt's number (R13)."""
+        r = t.run.c
+        new = replace(run, fence=fence, attempt=run.attempt if attempt is None else attempt)
+        with self._control.transaction() as c:
+            changed = c.execute(
+                t.run.update()
+                .where(
+                    r.id == run.id, r.phase == run.phase.value, r.epoch == run.epoch,
+                    r.attempt == run.attempt, r.fence == run.fence,
+                )
+                .values(fence=new.fence, attempt=new.attempt, changed=time.time())
+            ).rowcount  # fmt: skip
+        if changed != 1:
+            raise Refused(
+                f"run {run.id} was moved by somebody else",
+                hint="look at it again: migrator status",
+            )
+        return new
+
+    # ------------------------------------------------------------------ the reverse ledger
+
+    def enter(self, item: Quarantined) -> None:
+        """A key that could not be written back; once more is the same as once."""
+        with self._control.transaction() as c:
+            c.execute(self._ledger_of(item.move, item.key))
+            c.execute(t.ledger.insert().values(run=self._run, **item.__dict__))
+
+    def strike(self, move: int, keys: Iterable[str]) -> None:
+        """Keys that have been written back after all."""
+        with self._control.transaction() as c:
+            for key in keys:
+                c.execute(self._ledger_of(move, key))
+
+    def ledger(self) -> list[Quarantined]:
+        """The keys that a rollback would lose, oldest first."""
+        query = sa.select(t.ledger).where(t.ledger.c.run == self._run)
+        with self._control.transaction() as c:
+            rows = c.execute(query.order_by(t.ledger.c.at, t.ledger.c.key)).mappings()
+            return [Quarantined(**{k: v for k, v in row.items() if k != "run"}) for row in rows]
+
+    def _ledger_of(self, move: int, key: str) -> sa.Delete:
+        ledger = t.ledger.c
+        return t.ledger.delete().where(
+            ledger.run == self._run, ledger.move == move, ledger.key == key
+        )
+
+    # ------------------------------------------------------------------ asking the mirror
+
+    def ask(self, wanted: str, terms: dict[str, object]) -> int:
+        """Ask the mirror for a phase; the number of the request."""
+        text = json.dumps({"wanted": wanted, "terms": terms})
+        m = t.mirror
+        with self._control.transaction() as c:
+            self._there(c)
+            c.execute(
+                m.update().where(m.c.run == self._run).values(wanted=text, asked=m.c.asked + 1)
+            )
+            return int(c.execute(sa.select(m.c.asked).where(m.c.run == self._run)).scalar_one())
+
+    def asked(self) -> Request | None:
+        """The last request that was not answered yet."""
+        with self._control.transaction() as c:
+            row = c.execute(sa.select(t.mirror).where(t.mirror.c.run == self._run)).first()
+        if row is None or row.answered >= row.asked:
+            return None
+        text = json.loads(row.wanted)
+        return Request(row.asked, text["wanted"], text["terms"])
+
+    def answer(self, number: int, answer: dict[str, object]) -> None:
+        """What became of a request."""
+        m = t.mirror
+        values = {"answered": number, "answer": json.dumps(answer)}
+        with self._control.transaction() as c:
+            c.execute(m.update().where(m.c.run == self._run).values(**values))
+
+    def answered(self, number: int) -> dict[str, object] | None:
+        """What became of a request, None as long as that is open. Raises Refused where another
+        one took its place."""
+        with self._control.transaction() as c:
+            row = c.execute(sa.select(t.mirror).where(t.mirror.c.run == self._run)).first()
+        if row is None or row.answered < number:
+            return None
+        if row.answered > number:
+            raise Refused(
+                "somebody else asked the mirror for something in between",
+                hint="see where it stands: migrator status",
+            )
+        return cast("dict[str, object]", json.loads(row.answer))
+
+    def tell(self, **state: object) -> None:
+        """What the mirror says of itself: for people, and for who waits for it."""
+        values = {"state": json.dumps(state), "at": time.time()}
+        with self._control.transaction() as c:
+            self._there(c)
+            c.execute(t.mirror.update().where(t.mirror.c.run == self._run).values(**values))
+
+    def told(self) -> tuple[float, dict[str, object]]:
+        """What the mirror said last, and when (seconds since 1970; 0 for never)."""
+        with self._control.transaction() as c:
+            row = c.execute(sa.select(t.mirror).where(t.mirror.c.run == self._run)).first()
+        if row is None:
+            return 0.0, {}
+        return row.at, cast("dict[str, object]", json.loads(row.state))
+
+    def _there(self, c: sa.Connection) -> None:
+        if c.execute(sa.select(t.mirror.c.run).where(t.mirror.c.run == self._run)).first() is None:
+            c.execute(
+                t.mirror.insert().values(
+                    run=self._run, wanted="", asked=0, answered=0, answer="{}", state="{}", at=0.0
+                )
+            )

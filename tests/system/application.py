@@ -1,0 +1,329 @@
+"""An application that goes on writing while its data moves, and remembers what was acknowledged.
+
+Each of its writers has keys of its own, so the last write of a key that was acknowledged is what
+the key must hold; of one whose answer never came either outcome will do.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+
+from tests.system import servers
+
+Rounds = list[str]
+# What a key holds: its number and its rounds; None where it was deleted.
+Held = tuple[int, Rounds] | None
+
+
+class Side(Protocol):
+    """One side of the move by its plain driver, over a session of its own."""
+
+    def put(self, key: str, number: int, rounds: Rounds) -> None:
+        """Make the game of a key, or make it this one."""
+
+    def append(self, key: str, place: int, spell: str) -> None:
+        """One more round, at the end."""
+
+    def delete(self, key: str) -> None:
+        """Remove the game with its rounds."""
+
+    def held(self) -> dict[str, Held]:
+        """All games."""
+
+    def close(self) -> None:
+        """End the session."""
+
+
+class Refused(Exception):
+    """A write that certainly was not carried out."""
+
+
+@dataclass
+class Tables:
+    """Games in tables of PostgreSQL: ``NAME`` and its rounds in ``NAME_round``."""
+
+    url: str
+    name: str
+
+    def __post_init__(self) -> None:
+        self.session = servers.connect_postgresql(self.url)
+
+    def make(self) -> None:
+        name = self.name
+        self.session.execute(f"CREATE TABLE {name} (id text PRIMARY KEY, n int NOT NULL)")
+        self.session.execute(
+            f"CREATE TABLE {name}_round (game text NOT NULL REFERENCES {name}, pos int, "
+            "spell text NOT NULL, PRIMARY KEY (game, pos))"
+        )
+
+    def put(self, key: str, number: int, rounds: Rounds) -> None:
+        with self._writing() as do:
+            do(f"INSERT INTO {self.name} (id, n) VALUES (%s, %s) "
+               "ON CONFLICT (id) DO UPDATE SET n = EXCLUDED.n", (key, number))  # fmt: skip
+            do(f"DELETE FROM {self.name}_round WHERE game = %s", (key,))
+            for place, spell in enumerate(rounds):
+                do(f"INSERT INTO {self.name}_round VALUES (%s, %s, %s)", (key, place, spell))
+
+    def append(self, key: str, place: int, spell: str) -> None:
+        with self._writing() as do:
+            do(f"INSERT INTO {self.name}_round VALUES (%s, %s, %s)", (key, place, spell))
+
+    def delete(self, key: str) -> None:
+        with self._writing() as do:
+            do(f"DELETE FROM {self.name}_round WHERE game = %s", (key,))
+            do(f"DELETE FROM {self.name} WHERE id = %s", (key,))
+
+    @contextmanager
+    def _writing(self) -> Iterator[Callable[..., object]]:
+        try:
+            with self.session.transaction():
+                yield self.session.execute
+        except psycopg.errors.ReadOnlySqlTransaction as error:
+            raise Refused from error
+
+    def held(self) -> dict[str, Held]:
+        with self.session.transaction():
+            self.session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            games = self.session.execute(f"SELECT id, n FROM {self.name}").fetchall()
+            rounds = self.session.execute(
+                f"SELECT game, spell FROM {self.name}_round ORDER BY game, pos"
+            ).fetchall()
+        found: dict[str, tuple[int, Rounds]] = {key: (n, []) for key, n in games}
+        for key, spell in rounds:
+            found[key][1].append(spell)
+        return dict(found)
+
+    def close(self) -> None:
+        self.session.close()
+
+
+@dataclass
+class Documents:
+    """Games as documents of MongoDB."""
+
+    url: str
+    name: str
+
+    def __post_init__(self) -> None:
+        self.client = servers.connect_mongodb(self.url)
+        self.games = self.client.get_default_database()[self.name]
+
+    def put(self, key: str, number: int, rounds: Rounds) -> None:
+        told = [{"pos": place, "spell": spell} for place, spell in enumerate(rounds)]
+        game = {"id": key, "n": number, "rounds": told}
+        self.games.replace_one({"_id": key}, game, upsert=True)
+
+    def append(self, key: str, place: int, spell: str) -> None:
+        push = {"$push": {"rounds": {"pos": place, "spell": spell}}}
+        self.games.update_one({"_id": key}, push)
+
+    def delete(self, key: str) -> None:
+        self.games.delete_one({"_id": key})
+
+    def held(self) -> dict[str, Held]:
+        return {
+            game["_id"]: (game["n"], [each["spell"] for each in game.get("rounds", [])])
+            for game in self.games.find()
+        }
+
+    def close(self) -> None:
+        self.client.close()
+
+
+@dataclass
+class Application:
+    """Writers that follow the primary, as a hook of Migrator's tells it.
+
+    ``primary`` is ``source`` or ``target``, ``pace`` a writer's pause between two writes, in
+    seconds. ``hold`` stops all writes, and returns once none is
+    under way.
+    """
+
+    sides: dict[str, Callable[[], Side]]
+    writers: int = 4
+    keys: int = 60
+    pace: float = 0.01
+    primary: str = "source"
+    done: Counter[str] = field(default_factory=Counter)
+    refused: int = 0
+    longest: float = 0.0
+    expected: dict[str, set[Any]] = field(default_factory=dict)
+    problems: list[BaseException] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        self._locks = [threading.Lock() for _ in range(self.writers)]
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Application:
+        self._threads = [
+            threading.Thread(target=self._run, args=[number]) for number in range(self.writers)
+        ]
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def go_on_for(self, seconds: float) -> None:
+        """Let the writers work on for a while."""
+        before = self.done.total()
+        time.sleep(seconds)
+        if self.problems:
+            raise self.problems[0]
+        assert self.done.total() > before, "no write was acknowledged"
+
+    def hold(self) -> None:
+        for lock in self._locks:
+            lock.acquire()
+
+    def release(self, primary: str) -> None:
+        self.primary = primary
+        for lock in self._locks:
+            lock.release()
+
+    # ------------------------------------------------------------------ a writer
+
+    def _run(self, number: int) -> None:
+        try:
+            self._write(number)
+        except BaseException as error:
+            self.problems.append(error)
+            raise
+
+    def _write(self, number: int) -> None:
+        chosen = random.Random(number)
+        sides = {name: make() for name, make in self.sides.items()}
+        holds: dict[str, Held] = {}
+        turn, last = 0, time.monotonic()
+        while not self._stop.is_set():
+            turn += 1
+            key = f"{number}-{chosen.randrange(self.keys)}"
+            held = holds.get(key)
+            word = chosen.choice(("put", "append", "append", "delete")) if held else "put"
+            new: Held = None
+            if word == "put":
+                new = turn, [f"{turn}.{n}" for n in range(chosen.randrange(4))]
+            elif word == "append" and held:
+                new = held[0], [*held[1], f"{turn}"]
+            self.expected[key] = {_frozen(held), _frozen(new)}
+            while not self._stop.is_set():
+                with self._locks[number]:
+                    try:
+                        _do(sides[self.primary], word, key, new)
+                    except Refused:
+                        self.refused += 1
+                    else:
+                        break
+                time.sleep(0.001)
+            else:
+                self.expected[key] = {_frozen(held)}
+                break
+            holds[key] = new
+            self.expected[key] = {_frozen(new)}
+            self.done[word] += 1
+            self.longest = max(self.longest, time.monotonic() - last)
+            last = time.monotonic()
+            time.sleep(self.pace)
+        for side in sides.values():
+            with suppress(Exception):
+                side.close()
+
+    # ------------------------------------------------------------------ the proof
+
+    def assert_held(self, side: str) -> None:
+        """Every acknowledged write is on a side, and nothing else of these keys."""
+        reader = self.sides[side]()
+        held = {key: _frozen(found) for key, found in reader.held().items()}
+        reader.close()
+        wrong = {
+            key: (sorted(map(str, may)), held.get(key))
+            for key, may in self.expected.items()
+            if held.get(key) not in may
+        }
+        assert not wrong, f"{len(wrong)} of {len(self.expected)}: {dict(list(wrong.items())[:3])}"
+        strange = [
+            key for key in held
+            if key not in self.expected and int(key.partition("-")[2]) < self.keys
+        ]  # fmt: skip
+        assert not strange, strange
+
+
+def _do(side: Side, word: str, key: str, new: Held) -> None:
+    if word == "put" and new:
+        side.put(key, *new)
+    elif word == "append" and new:
+        side.append(key, len(new[1]) - 1, new[1][-1])
+    else:
+        side.delete(key)
+
+
+def _frozen(held: Held) -> object:
+    return None if held is None else (held[0], tuple(held[1]))
+
+
+# ---------------------------------------------------------------------- the hook
+
+
+HOOK = """\
+import os, pathlib, sys, time
+here = pathlib.Path(sys.argv[1])
+name = f"{os.environ['MIGRATOR_EVENT']} {os.environ['MIGRATOR_PRIMARY']}"
+(here / "asked").write_text(name)
+while (here / "asked").exists():
+    time.sleep(0.001)
+"""
+
+
+class Hooked:
+    """Answers to Migrator's hook: stops the writers, and lets them go on at the primary."""
+
+    def __init__(self, application: Application, here: Path) -> None:
+        self.application = application
+        self.here = here
+        (here / "hook.py").write_text(HOOK)
+        self.events: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Hooked:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        asked = self.here / "asked"
+        held = False
+        while not self._stop.wait(0.001):
+            if not asked.exists():
+                continue
+            text = asked.read_text()
+            event, _, primary = text.partition(" ")
+            if not primary:
+                continue  # half written
+            self.events.append(event)
+            if event == "fence" and not held:
+                self.application.hold()
+            elif event != "fence" and held:
+                self.application.release(primary)
+            held = event == "fence"
+            asked.unlink()

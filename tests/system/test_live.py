@@ -1,0 +1,218 @@
+"""The whole life of a live move, under writers that know what was acknowledged to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from migrator import commands
+from migrator.commands import SwapTerms
+from migrator.engine import points
+from migrator.errors import Interrupted, Waiting
+from migrator.model.phase import Phase
+from tests.system import kit
+from tests.system.application import Application, Documents, Hooked, Tables
+from tests.system.kit import Shop, Urls
+
+OLD = 400
+
+
+@dataclass
+class Game:
+    """A live move of games from tables of PostgreSQL to documents of MongoDB, and its writers."""
+
+    shop: Shop
+    application: Application
+    hooked: Hooked
+    tables: Tables
+
+    @property
+    def terms(self) -> SwapTerms:
+        # The stand-ins of this machine share two cores with the writers.
+        hook = f"{sys.executable} {self.hooked.here}/hook.py {self.hooked.here}"
+        return SwapTerms(hook=hook, bound=20, lag=2)
+
+    def apply(self, until: Phase) -> commands.Applied:
+        with self.shop.open() as project:
+            run = commands.unfinished(project, "0001")
+            plan = commands.frozen_plan(run) if run else commands.plan(project, "0001", live=True)
+            assert plan.errors == []
+            terms = commands.Terms(swap=self.terms)
+            return commands.apply(project, plan, until=until, terms=terms)
+
+    def cutover(self, terms: SwapTerms | None = None) -> commands.Applied:
+        with self.shop.open() as project:
+            return commands.cutover(project, "0001", swap=terms or self.terms)
+
+    def rollback(self, terms: SwapTerms | None = None) -> commands.Applied:
+        with self.shop.open() as project:
+            return commands.rollback(project, "0001", swap=terms or self.terms)
+
+    def assert_nothing_lost(self) -> None:
+        """With the writers at rest, both sides hold what was acknowledged, and are equal."""
+        self.application.stop()
+        with self.shop.open() as project, self.mirroring():
+            (found,) = commands.verify_run(project, "0001")
+        assert found.clean, found.told
+        self.application.assert_held("source")
+        self.application.assert_held("target")
+        for word in ("put", "append", "delete"):
+            assert self.application.done[word] > 10, self.application.done
+
+    @contextmanager
+    def mirroring(self) -> Iterator[None]:
+        """``migrator mirror`` at work, in a process of its own."""
+        pid = in_child(lambda: commands_mirror(self.shop))
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGTERM)
+            os.waitpid(pid, 0)
+
+    def left(self) -> list[object]:
+        """What lies on PostgreSQL beside the data."""
+        do = self.tables.session.execute
+        found: list[object] = []
+        for query in (
+            "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()",
+            "SELECT pubname FROM pg_publication",
+            "SELECT tgname FROM pg_trigger WHERE tgname LIKE 'migrator%'",
+            "SELECT relname FROM pg_class WHERE relkind = 'r' AND relreplident NOT IN ('d', 'n')",
+        ):
+            found += do(query).fetchall()
+        return found
+
+
+def commands_mirror(shop: Shop) -> None:
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    with shop.open() as project, suppress(Interrupted):
+        commands.mirror(project, "0001", stop=stop)
+
+
+def in_child(work: Callable[[], object]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(70)
+    return pid
+
+
+@pytest.fixture
+def game(tmp_path: Path, urls: Urls) -> Iterator[Game]:
+    name = kit.fresh("live")
+    sql, docs = urls("postgresql", ""), urls("mongodb", "")
+    tables = Tables(sql, name)
+    tables.make()
+    with tables.session.transaction():
+        for number in range(OLD):
+            tables.put(f"old-{1000 + number}", number, ["a", "b"])
+    shop = Shop(tmp_path, {"sql": sql, "docs": docs})
+    shop.script(
+        f"move = Move('Game', target=At('docs', '{name}'), source=At('sql', tables('{name}', "
+        f"rounds=tables('{name}_round', order_by='pos'))))"
+    )
+    application = Application(
+        {"source": lambda: Tables(sql, name), "target": lambda: Documents(docs, name)}
+    )
+    with application, Hooked(application, tmp_path) as hooked:
+        yield Game(shop, application, hooked, tables)
+        application.stop()
+    try:
+        with shop.open() as project:
+            run = commands.unfinished(project, "0001")
+            if run is not None and run.phase is not Phase.CUT_OVER:
+                commands.abort(project, "0001", drop_target=True)
+    finally:
+        tables.session.close()
+
+
+def test_nothing_is_lost_over_cut_overs_and_rollbacks(game: Game) -> None:
+    before = game.left()
+    done = game.apply(Phase.SHADOW_READ)
+    (found,) = done.verified
+    assert found.clean
+    assert found.equal >= OLD
+    with game.mirroring():
+        rehearsed = game.cutover(SwapTerms(**{**to_dict(game.terms), "dry_run": True}))
+        assert rehearsed.swap is not None
+        assert rehearsed.swap.rehearsed
+        assert rehearsed.primary == "source"
+        game.application.go_on_for(0.3)
+        for _ in range(2):
+            done = game.cutover()
+            assert (done.phase, done.primary) == ("cut_over", "target")
+            game.application.go_on_for(0.5)
+            done = game.rollback()
+            assert (done.phase, done.primary) == ("shadow_read", "source")
+            game.application.go_on_for(0.5)
+    game.assert_nothing_lost()
+    assert game.hooked.events == ["fence", "undo", *["fence", "release"] * 4]
+    with game.shop.open() as project:
+        commands.abort(project, "0001", drop_target=True)
+    assert game.left() == before == []
+
+
+def to_dict(terms: SwapTerms) -> dict[str, object]:
+    return {name: getattr(terms, name) for name in terms.__struct_fields__}
+
+
+# Where an owner may die: what it was asked for, and the n-th time it comes to the point.
+DEATHS = [
+    ("feed.prepared", 1, "shadow_read"),
+    ("mirror.touched", 3, "shadow_read"),
+    ("mirror.written", 2, "shadow_read"),
+    ("mirror.applied", 2, "shadow_read"),
+    ("page.read", 1, "shadow_read"),
+    ("page.written", 1, "shadow_read"),
+    ("page.checkpointed", 1, "shadow_read"),
+    ("swap.armed", 1, "cut_over"),
+    ("swap.raised", 1, "cut_over"),
+    ("swap.fenced", 1, "cut_over"),
+    ("swap.drained", 1, "cut_over"),
+    ("swap.flipped", 1, "cut_over"),
+    ("swap.marked", 1, "cut_over"),
+    ("swap.released", 1, "cut_over"),
+]
+
+
+@pytest.mark.parametrize(("point", "nth", "asked"), DEATHS)
+def test_nothing_is_lost_where_the_owner_dies(game: Game, point: str, nth: int, asked: str) -> None:
+    until = Phase(asked)
+    if until is Phase.CUT_OVER:
+        game.apply(Phase.SHADOW_READ)
+    pid = in_child(lambda: die_at(point, nth, lambda: game.apply(until)))
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL, f"{point} was not reached"
+    try:
+        done = game.apply(until)
+    except Waiting:  # the attempt was undone
+        done = game.apply(until)
+    assert done.phase == asked
+    game.application.go_on_for(0.3)
+    if until is Phase.CUT_OVER:
+        game.rollback()
+        game.application.go_on_for(0.3)
+    game.assert_nothing_lost()
+
+
+def die_at(point: str, nth: int, work: Callable[[], object]) -> None:
+    left = nth
+
+    def hook(reached: str) -> None:
+        nonlocal left
+        left -= reached == point
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    points.hook = hook
+    work()
