@@ -504,4 +504,4 @@ def _upgrade(control: Control) -> None:
         if _version(c) == HEAD:
             return  # somebody else was faster
         config.attributes["connection"] = c
-        command.upgrade(config, "head")
+        command.upgrade(config, HEAD)

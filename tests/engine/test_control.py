@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from migrator import commands
 from migrator.errors import MigratorError, Refused, Waiting
+from migrator.state import control, tables
 from tests.engine.games import contents, fill, game, make_project, source, target
 from tests.engine.test_review import put, spoil
 
@@ -145,13 +146,24 @@ def test_names_of_any_length(config: Path) -> None:
         assert commands.events(project, revision)[-1]["event"] == "finished"
 
 
-def test_a_control_database_of_an_older_version_is_brought_up_to_date(on_postgresql: Path) -> None:
-    with commands.Project(on_postgresql, "test") as project, project.control.transaction() as c:
-        c.execute(sa.text("ALTER TABLE migrator_run ALTER COLUMN id TYPE varchar(80)"))
-        c.execute(sa.text("UPDATE migrator_state_version SET version_num = '0001'"))
-    with commands.Project(on_postgresql, "test") as project, project.control.transaction() as c:
-        kind = "SELECT data_type FROM information_schema.columns WHERE column_name = 'id' "
-        kind += "AND table_name = 'migrator_run'"
-        assert c.execute(sa.text(kind)).scalar_one() == "text"
-        version = "SELECT version_num FROM migrator_state_version"
-        assert c.execute(sa.text(version)).scalar_one() == "0002"
+@pytest.mark.parametrize("older", [f"{n:04}" for n in range(1, int(control.HEAD))])
+def test_a_control_database_of_an_older_version_is_brought_up_to_date(
+    config: Path, older: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(control, "HEAD", older)
+        with commands.Project(config, "test") as project:
+            assert project.control.env == "test"
+    with commands.Project(config, "test") as project, project.control.transaction() as c:
+        made = sa.inspect(c)
+        for table in tables.metadata.sorted_tables:
+            found = {column["name"]: column for column in made.get_columns(table.name)}
+            assert found.keys() == set(table.columns.keys()), table.name
+            for column in table.columns:
+                assert found[column.name]["nullable"] == column.nullable, column
+                if c.dialect.name == "postgresql":
+                    kind = found[column.name]["type"].compile(c.dialect)
+                    kind = kind.replace("DOUBLE PRECISION", "FLOAT")
+                    assert kind == column.type.compile(c.dialect), column
+        query = sa.text("SELECT version_num FROM migrator_state_version")
+        assert c.execute(query).scalar_one() == control.HEAD
