@@ -122,13 +122,14 @@ def _standing(graph: Graph, revision: str, done: set[str]) -> Iterator[tuple[str
     """What must stay: the sources of revisions to come, and where classes have arrived."""
     arrived: dict[str, tuple[str, str, At]] = {}
     for each in graph.revisions:
+        if each.id == revision or each.id in done:
+            for move in each.moves:
+                arrived.pop(move.dissolves or "", None)
         for move in each.moves:
             if move.archive is not None:
                 yield each.id, f"the archive of {move.cls}", move.archive
             if each.id == revision or each.id in done:
                 arrived[move.cls] = (each.id, move.cls, move.target)
-                if move.merges is not None:
-                    arrived.pop(move.merges.of, None)
             else:
                 yield from ((each.id, cls, at) for cls, at in move.reads().items())
     yield from arrived.values()

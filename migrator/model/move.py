@@ -168,6 +168,19 @@ class Move:
 
         return next((step for step in self.evolve if isinstance(step, MergeIn)), None)
 
+    @property
+    def dissolves(self) -> str | None:
+        """The class of which nothing is left by itself: merged in, or regrouped as a whole."""
+        from migrator.model.evolution import Bucket, MergeIn, SplitOut
+
+        for step in self.evolve:
+            match step:
+                case MergeIn(of=part):
+                    return part
+                case Bucket() | SplitOut(back=None) if self.source_cls != self.cls:
+                    return self.source_cls
+        return None
+
     def reads(self) -> dict[str, At]:
         """Where the move reads from, by class, as far as that is filled in."""
         merges = self.merges

@@ -69,7 +69,7 @@ class Graph:
                 for move in revision.moves:
                     if move.cls == cls:
                         return move.target
-                if any(m.merges is not None and m.merges.of == cls for m in revision.moves):
+                if any(move.dissolves == cls for move in revision.moves):
                     return None  # it lies nowhere any more
         return None
 

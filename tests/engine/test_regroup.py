@@ -243,6 +243,12 @@ def test_buckets_and_their_way_back_with_later_writes(tmp_path: Path) -> None:
         commands.rollback(project, "0002", carry_back=True)
         assert_same(held(days), days_of(later))
 
+        commands.apply(project, commands.frozen_plan(project.control.run("0002")))
+        commands.finish(project, "0002", keep_source=False)
+        assert not days.exists()
+        assert_holds(again, later)
+        assert project.graph.locate("Day") is None
+
 
 def all_blocks(of: object) -> Iterator[object]:
     for range_ in of.split(1):  # type: ignore[attr-defined]
