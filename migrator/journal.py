@@ -7,12 +7,19 @@ Positions are JSON values that only the store understands.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from migrator.model.value import Value
 from migrator.ports import Json
+
+
+def journal_name(run: str, move: int, side: str) -> str:
+    """A name on a server for what a run makes there at a side: short, and nobody else's."""
+    digest = hashlib.sha256(run.encode()).hexdigest()[:12]
+    return f"migrator_{digest}_{move}_{side[0]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +102,30 @@ class Fence(Protocol):
 
     def lower(self) -> None:
         """Allow writes again; does nothing where they are allowed."""
+
+
+class Brackets(Protocol):
+    """Touches that gateways leave around their writes, where nothing else shows them (R8).
+
+    The primary write is sent only within ``life`` seconds from before its bracket was opened; who
+    does not know how it ended leaves the bracket open.
+    """
+
+    life: float
+
+    def open(self, key: Value, *, deleted: bool = False) -> Json:
+        """Say, durably, that a key is about to be written."""
+
+    def close(self, bracket: Json) -> None:
+        """Say that the write behind a bracket is done."""
+
+
+@runtime_checkable
+class Bracketed(Protocol):
+    """A collection whose journal is what gateways leave; beside ``Collection``."""
+
+    def brackets(self, name: str) -> Brackets:
+        """What to leave for a run of this name, once its journal is prepared."""
 
 
 @runtime_checkable

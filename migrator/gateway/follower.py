@@ -102,6 +102,8 @@ class Follower:
 
         Raises Stopped where there was none in time. Nothing was written then.
         """
+        if os.getpid() != self._pid:
+            raise self._stopped()  # a thread of the parent may have held the lock
         with self._changed:
             while not self._may():
                 left = until - time.monotonic()
@@ -129,8 +131,16 @@ class Follower:
         return self.standing != standing
 
     def check(self, standing: Standing) -> None:
-        """Raise Moved where a write that was begun may send nothing more."""
+        """Raise Moved where a write may not be begun, or repeated, as the run stands now."""
         if self.standing is not standing or not self._may():
+            raise Moved
+
+    def check_lease(self) -> None:
+        """Raise Moved where a write that is under way may send nothing more.
+
+        A fence waits for it, so it goes on to its end.
+        """
+        if self._clock() >= self._until or os.getpid() != self._pid:
             raise Moved
 
     def _may(self) -> bool:

@@ -19,7 +19,9 @@ from migrator.exchange import Change, Exchanging
 from migrator.gateway import changes
 from migrator.gateway.errors import Behind, Conflict
 from migrator.gateway.follower import Moved, Terms
+from migrator.gateway.noting import Noting
 from migrator.gateway.opened import Opened, Sides
+from migrator.gateway.sending import Sending
 from migrator.model.block import Address, Aggregate, Block, name
 from migrator.model.diff import same_block
 from migrator.model.path import lookup, parse_path
@@ -187,7 +189,7 @@ class Gateway:
             sides.primary.write([sides.stored(new, None)])
             return True
 
-        if not self._send(here, write):
+        if not self._send(here, id, write):
             self._change(here, id, lambda _: new, expected)
         return self._done(here, Found(id, value, expires), wait)
 
@@ -244,7 +246,7 @@ class Gateway:
                 if block is not None:
                     sides.primary.delete([Address(id, block.place)])
 
-            self._send(here, remove)
+            self._send(here, id, remove, deleted=True)
         else:
             self._change(here, id, lambda _: None, expected)
         if wait:
@@ -252,28 +254,32 @@ class Gateway:
 
     # ------------------------------------------------------------------ how a write is sent
 
-    def _send(self, here: Opened, write: Callable[[Sides], T], *, once: bool = False) -> T:
+    def _send(
+        self,
+        here: Opened,
+        id: Value,
+        write: Callable[[Sides], T],
+        *,
+        once: bool = False,
+        deleted: bool = False,
+    ) -> T:
         """Send one write to the primary, under a permit; begun anew where the run was moved."""
         follower = here.follower
         until = time.monotonic() + follower.terms.bound
         while True:
             with follower.writing(until) as standing:
                 sides = here.sides(standing)
-
-                def send(sides: Sides = sides) -> T:
-                    try:
-                        return write(sides)
-                    except Transient as error:
-                        if error.unknown:
-                            follower.doubt()
-                            error.given_up = once
-                        raise
-
-                left = max(0.1, until - time.monotonic())
-                retry = Retry(left, check=lambda s=standing: follower.check(s))  # type: ignore[misc]
+                noting = Noting(sides.brackets, id, deleted)
+                sending = Sending(follower, standing, noting, once, until - time.monotonic())
                 try:
-                    return retry(send)
+                    return sending.send(write, sides)
                 except Moved:
+                    if time.monotonic() >= until:
+                        raise Transient(
+                            f"it was not written within {follower.terms.bound:g} s",
+                            where=name(here.cls, id), unknown=True,
+                            hint="see whether the store answers, and read before you try again",
+                        ) from None  # fmt: skip
                     continue
                 except Terminal:
                     # A store's own fence refuses before this gateway has seen that it is up.
@@ -289,14 +295,18 @@ class Gateway:
         *,
         once: bool = False,
     ) -> Found:
-        """Read, change, exchange; again where somebody was faster."""
-        doubted: list[Found] = []
+        """Read, change, exchange; again where somebody was faster.
+
+        What was sent before and is there now was carried out, though its answer was lost; not so
+        with ``once``, where somebody else may have added the same.
+        """
+        sent: list[Found] = []
 
         def try_(sides: Sides) -> Found | None:
             (held,) = sides.primary.read([id])
             found = _found(here, sides, held)
-            if doubted and found is not None and found.version == doubted[-1].version:
-                return found  # what was sent with an unknown outcome has been carried out
+            if sent and found is not None and found.version == sent[-1].version and not once:
+                return found
             if expected is not ANY and expected != (found and found.version):
                 raise _conflict(here, id, found, expected)
             old = None if held is None else Aggregate(id, found.value, held.expires)  # type: ignore[union-attr]
@@ -307,10 +317,17 @@ class Gateway:
             after = Found(id, {} if new is None else new.value, new.expires if new else None)
             if changes.is_same(held, made):
                 return after
-            return after if self._exchange(here, sides, id, held, made, doubted, after) else None
+            if not isinstance(sides.primary, Exchanging):
+                raise Refused(
+                    "this store can't change a block on condition yet",
+                    where=str(sides.primary.at),
+                    hint="put or delete whole aggregates without expected",
+                )
+            sent[:] = [after]
+            return after if sides.primary.exchange(id, held, made) else None
 
         for attempt in range(_TRIES):
-            done = self._send(here, try_, once=once)
+            done = self._send(here, id, try_, once=once)
             if done is not None:
                 return done
             time.sleep(min(0.05, 0.0005 * attempt))
@@ -319,23 +336,6 @@ class Gateway:
             where=name(here.cls, id),
             hint="nothing was written; try again",
         )
-
-    def _exchange(
-        self, here: Opened, sides: Sides, id: Value, held: Block | None, made: Change,
-        doubted: list[Found], after: Found,
-    ) -> bool:  # fmt: skip
-        primary = sides.primary
-        if not isinstance(primary, Exchanging):
-            raise Refused(
-                "this store can't change a block on condition yet",
-                where=str(primary.at), hint="put or delete whole aggregates without expected",
-            )  # fmt: skip
-        try:
-            return primary.exchange(id, held, made)
-        except Transient as error:
-            if error.unknown:
-                doubted.append(after)
-            raise
 
     # ------------------------------------------------------------------ waiting for both sides
 

@@ -11,6 +11,7 @@ from migrator import revisions
 from migrator.bootstrap import Stores
 from migrator.errors import DoesNotFit, Refused
 from migrator.gateway.follower import Follower, Terms
+from migrator.journal import Bracketed, Brackets, journal_name
 from migrator.model.block import Aggregate, Block, cut, join
 from migrator.model.diff import differences
 from migrator.model.phase import Phase
@@ -33,6 +34,7 @@ class Sides:
     route: Route
     primary_side: str
     mirrored: bool
+    run: str = ""
     shape: str | None = None
 
     @cached_property
@@ -63,6 +65,14 @@ class Sides:
     def by_key(self) -> bool:
         """Whether a block of the primary is found by its key alone."""
         return self._facts.by_key
+
+    @cached_property
+    def brackets(self) -> Brackets | None:
+        """What to leave around a write, where nothing else shows it (R1)."""
+        primary = self.primary
+        if not self.mirrored or not isinstance(primary, Bracketed):
+            return None
+        return primary.brackets(journal_name(self.run, self.route.number, self.primary_side))
 
     # ------------------------------------------------------------------ the other side's shape
 
@@ -175,7 +185,7 @@ class Opened:
             route = self._routes[key] = self._route(revision)
         mirrored = bool(standing.run) and standing.live and not standing.phase.ended
         begun = standing.phase.rank >= Phase.DUAL_WRITE.rank
-        return Sides(route, side, mirrored and begun, self._shape)
+        return Sides(route, side, mirrored and begun, standing.run, self._shape)
 
     def _where(self, standing: Standing) -> tuple[str, str]:
         """The revision whose ends matter, and the side that decides."""

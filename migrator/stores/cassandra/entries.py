@@ -21,6 +21,7 @@ from migrator.stores.cassandra import entries_facts as facts
 from migrator.stores.cassandra.entries_form import RESERVED, Form, PartitionForm, RowForm, unpack
 from migrator.stores.cassandra.entries_read import Decoder, Observing, Reader, key_of
 from migrator.stores.cassandra.entries_write import Writer
+from migrator.stores.cassandra.live import Live
 from migrator.stores.cassandra.ring import sample
 from migrator.stores.cassandra.table import Node
 from migrator.stores.cassandra.table_catalog import table_info
@@ -64,7 +65,7 @@ def _declared(at: At, columns: object) -> dict[bytes, str]:
     return names
 
 
-class EntriesCollection:
+class EntriesCollection(Live):
     """The blocks of one class, as entries."""
 
     def __init__(self, node: Node, cls: str, at: At) -> None:

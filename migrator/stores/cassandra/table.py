@@ -22,6 +22,7 @@ from migrator.ports import Held, Json, Observer, Page, Statistics
 from migrator.retry import request
 from migrator.stores.cassandra import table_ddl as ddl
 from migrator.stores.cassandra import table_facts as facts
+from migrator.stores.cassandra.live import Live
 from migrator.stores.cassandra.locator import Locator
 from migrator.stores.cassandra.ring import sample
 from migrator.stores.cassandra.table_catalog import table_info, user_types
@@ -201,7 +202,7 @@ class TableReading:
         return found
 
 
-class TableCollection(TableReading):
+class TableCollection(Live, TableReading):
     """The blocks of one class in typed columns."""
 
     # ------------------------------------------------------------ the collection itself

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
-from cassandra.cluster import Session
+from cassandra import ConsistencyLevel
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Session
 from cassandra.protocol import ResultMessage, _ProtocolHandler, read_int
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, BoundStatement
 
@@ -102,6 +103,18 @@ class Wire:
         self._where = where
         self._prepared: dict[str, Any] = {}
         self._lock = threading.Lock()
+        self._consistency: int | None = None
+
+    @property
+    def request_life(self) -> float:
+        """For how many seconds a request is waited for."""
+        return float(self._session.get_execution_profile(EXEC_PROFILE_DEFAULT).request_timeout)
+
+    def strongest(self) -> Wire:
+        """The same, whose reads ask every replica, and so mend what some of them miss."""
+        strong = copy(self)
+        strong._consistency = ConsistencyLevel.ALL
+        return strong
 
     def at(self, where: str) -> Wire:
         """The same, whose errors name a table."""
@@ -118,6 +131,8 @@ class Wire:
         bound = BoundStatement(prepared)
         bound.values = list(statement.values)
         bound.fetch_size = statement.fetch
+        if self._consistency is not None:
+            bound.consistency_level = self._consistency
         return bound
 
     def _prepare(self, cql: str) -> Any:

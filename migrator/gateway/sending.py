@@ -1,0 +1,71 @@
+"""How one write of a gateway is sent, and sent again (R6, R12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from migrator.errors import Transient
+from migrator.gateway.follower import Follower
+from migrator.gateway.noting import Noting
+from migrator.gateway.opened import Sides
+from migrator.retry import Retry
+from migrator.state.gateways import Standing
+
+T = TypeVar("T")
+_LEAST = 0.1
+
+
+class Sending(Retry):
+    """Sends a write for at most ``seconds``, and minds every request whose outcome is unknown,
+    also where a store repeats it by itself: it may live on behind its repetition.
+
+    ``once``: what may have been carried out is never sent again.
+    """
+
+    def __init__(
+        self, follower: Follower, standing: Standing, noting: Noting, once: bool, seconds: float
+    ) -> None:
+        super().__init__(max(_LEAST, seconds), check=self._may_send)
+        self._follower = follower
+        self._standing = standing
+        self._noting = noting
+        self._once = once
+        self._doubtful = False
+
+    def _may_send(self) -> None:
+        self._follower.check_lease()
+        self._noting.check()
+
+    def note(self, error: BaseException | None, wait: float = 0.0) -> None:
+        if isinstance(error, Transient) and error.unknown:
+            self._doubt()
+        super().note(error, wait)
+
+    def _doubt(self) -> None:
+        self._doubtful = True
+        self._follower.doubt()
+        self._noting.doubt()
+
+    def send(self, write: Callable[[Sides], T], sides: Sides) -> T:
+        """Carry a write out. Raises Moved where it is to be begun anew."""
+        return self(self._try, write, sides)
+
+    def _try(self, write: Callable[[Sides], T], sides: Sides) -> T:
+        self._follower.check(self._standing)
+        try:
+            with self._noting:
+                done = write(sides)
+        except Transient as error:
+            if error.unknown:
+                self._doubt()
+                error.given_up = self._once
+            raise
+        if self._once and self._doubtful and done is None:
+            lost = Transient(
+                "it is not known whether this was carried out", where=str(sides.primary.at),
+                hint="read the aggregate, and see whether it is there", unknown=True,
+            )  # fmt: skip
+            lost.given_up = True
+            raise lost
+        return done

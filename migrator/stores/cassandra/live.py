@@ -1,0 +1,66 @@
+"""What a live move needs of Cassandra: the journal that gateways leave, and its reader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from migrator.model.value import Value
+
+if TYPE_CHECKING:
+    from migrator.journal import Brackets, Journal
+    from migrator.ports import Json
+    from migrator.stores.cassandra.table import Node
+    from migrator.stores.cassandra.table_wire import Wire
+
+
+class Live:
+    """Beside a collection."""
+
+    _node: Node
+
+    def journal(self, name: str) -> Journal:
+        """The reader's side of the journal of a run of this name."""
+        from migrator.stores.cassandra.journal import CassandraJournal
+
+        mine = cast("Any", self)
+
+        def settle(key: Value) -> None:
+            strong = type(mine)(_Strong(self._node), mine.cls, mine.at)
+            strong.read([key])
+
+        return CassandraJournal(self._node, mine.where, name, settle)
+
+    def brackets(self, name: str) -> Brackets:
+        """The gateway's side."""
+        from migrator.stores.cassandra.journal import CassandraBrackets
+
+        return CassandraBrackets(self._node, cast("Any", self).where, name)
+
+
+class _Strong:
+    """A node whose reads ask every replica."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    @property
+    def name(self) -> str:
+        return self._node.name
+
+    @property
+    def keyspace(self) -> str:
+        return self._node.keyspace
+
+    @property
+    def wire(self) -> Wire:
+        return self._node.wire.strongest()
+
+    @property
+    def latest_expiry(self) -> int:
+        return self._node.latest_expiry
+
+    def stamp(self) -> int:
+        return self._node.stamp()
+
+    def split(self, table: str, parts: int) -> list[Json]:
+        return self._node.split(table, parts)

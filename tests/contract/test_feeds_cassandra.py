@@ -1,0 +1,107 @@
+"""The journal that gateways leave in Cassandra keeps the promises of feeds.
+
+On one table for all: making tables anew takes Cassandra seconds. Two runs that read one collection
+there are not: a class has one unfinished move, and gateways note for it alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import FeedLost
+from migrator.journal import Bracketed, Brackets, Feed
+from migrator.model.block import Aggregate, cut
+from migrator.ports import Store
+from migrator.stores.cassandra import journal
+from migrator.testing.feeds import FeedCase
+from migrator.testing.feeds.harness import Followable, fresh, journal_of, until
+from migrator.testing.feeds.reading import FeedPromises
+from tests.contract import servers
+from tests.contract.feeds_cassandra import CASE
+
+
+class TestJournal(FeedPromises):
+    # Thousands of writes, one after another, by three requests each.
+    test_very_many_touches_come_in_bounded_batches = None  # type: ignore[assignment]
+    test_feeds_of_two_runs_know_nothing_of_each_other = None  # type: ignore[assignment]
+    test_dropping_leaves_nothing_and_twice_is_once = None  # type: ignore[assignment]
+    test_a_dropped_feed_is_lost = None  # type: ignore[assignment]
+    test_preparing_again_loses_nothing = None  # type: ignore[assignment]
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def case(cls) -> FeedCase:
+        return CASE
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def shared(cls, folder: Path, store: Store) -> Iterator[Followable]:
+        run = fresh("feed")
+        collection = store.collection("Game", CASE.at(run))
+        app = CASE.application(folder, collection)
+        left = app.left()
+        collection.create()
+        followed = journal_of(collection, run)
+        yield Followable(CASE, folder, collection, run, app, followed, followed.prepare(), left)
+        followed.drop()
+        assert app.left() == left
+        followed.drop()
+        with pytest.raises(FeedLost):
+            followed.open(followed_at(run))
+        collection.drop()
+
+    @pytest.fixture
+    def here(self, shared: Followable) -> Followable:
+        """With nothing noted yet; to prepare it again makes what is missing."""
+        session, keyspace = servers._cassandra()
+        session.execute(f'TRUNCATE {keyspace}."{shared.run}_touch"')
+        return replace(shared, start=shared.journal.prepare())
+
+    def test_a_bracket_left_open_is_taken_for_written_once_it_must_be_dead(
+        self, here: Followable, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(journal, "LIFE", 0.1)
+        monkeypatch.setattr(journal, "SKEW", 0.1)
+        monkeypatch.setattr(type(here.collection._wire), "request_life", 0.3)  # type: ignore[attr-defined]
+        brackets = noted(here)
+        bracket = brackets.open("dies")
+        here.collection.write([cut(Aggregate("dies", {"v": 7}), here.collection.at.rules("Game"))])
+        here.journal.mark(mark := fresh("mark"))
+        feed = here.journal.open(here.start)
+        began = time.monotonic()
+        seen = until(feed, mark)  # the marker waits for it
+        assert time.monotonic() - began >= 0.4
+        assert list(seen.keys) == ["dies"]
+        # Its writer was only slow, and closes after all: that is a touch once more (R8).
+        brackets.close(bracket)
+        assert list(here.drained(feed).keys) == ["dies"]
+
+    def test_a_marker_waits_for_what_was_open_and_for_nothing_later(self, here: Followable) -> None:
+        brackets = noted(here)
+        first = brackets.open("first")
+        here.journal.mark(mark := fresh("mark"))
+        feed = here.journal.open(here.start)
+        until_quiet(feed)
+        brackets.open("later")
+        assert feed.poll(1.2) is None
+        brackets.close(first)
+        assert list(until(feed, mark).keys) == ["first"]
+
+
+def followed_at(run: str) -> object:
+    return {"table": run, "low": 0, "seen": []}
+
+
+def noted(here: Followable) -> Brackets:
+    assert isinstance(here.collection, Bracketed)
+    return here.collection.brackets(here.run)
+
+
+def until_quiet(feed: Feed) -> None:
+    while feed.poll(1.2) is not None:
+        pass
