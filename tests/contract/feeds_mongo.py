@@ -120,4 +120,4 @@ def _case(layout: str) -> FeedCase:
     return FeedCase("mongodb", layout, _open, at, application, elsewhere=_elsewhere, keeps=False)
 
 
-CASES = [_case("document"), _case("flat")]
+DOCUMENT, FLAT = _case("document"), _case("flat")

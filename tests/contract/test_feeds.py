@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 from migrator.model.move import At, Layout
 from migrator.ports import Collection, Json, Store, StoreSettings
 from migrator.stores import sql, sqlite
-from migrator.testing.feeds import FeedCase, FeedContract
+from migrator.testing.feeds import FeedCase, FeedContract, LayoutContract
 from migrator.testing.feeds.case import RULES
 from tests.contract import feeds_mongo, feeds_sql, servers
 
@@ -122,9 +122,6 @@ CASES = [
         elsewhere=_other_outbox,
     ),
     FeedCase(
-        "sqlite", "entries", _sqlite, _entries_at, _entries_on_sqlite, elsewhere=_other_outbox
-    ),
-    FeedCase(
         "embedded", "entries", _embedded, _entries_at, _entries_embedded, elsewhere=_other_outbox
     ),
     FeedCase(
@@ -132,23 +129,39 @@ CASES = [
         elsewhere=_other_system, cut=_cut_slot,
     ),
     FeedCase(
-        "postgresql", "entries", _postgresql, _entries_at, _entries_on_postgresql,
-        elsewhere=_other_system, cut=_cut_slot,
-    ),
-    FeedCase(
         "mariadb", "tables", _mariadb, feeds_sql.tables_at, _tables_on_mariadb,
         elsewhere=_other_log, cut=_cut_dump,
+    ),
+    feeds_mongo.DOCUMENT,
+]  # fmt: skip
+# Their feeds are those of the layout above, of other tables.
+LAYOUTS = [
+    FeedCase(
+        "sqlite", "entries", _sqlite, _entries_at, _entries_on_sqlite,
+        elsewhere=_other_outbox,
+    ),
+    FeedCase(
+        "postgresql", "entries", _postgresql, _entries_at, _entries_on_postgresql,
+        elsewhere=_other_system, cut=_cut_slot,
     ),
     FeedCase(
         "mariadb", "entries", _mariadb, _entries_at, _entries_on_mariadb,
         elsewhere=_other_log, cut=_cut_dump,
     ),
-    *feeds_mongo.CASES,
+    feeds_mongo.FLAT,
 ]  # fmt: skip
 
 
 class TestFeeds(FeedContract):
     @pytest.fixture(scope="class", params=CASES, ids=str)
+    @classmethod
+    def case(cls, request: pytest.FixtureRequest) -> FeedCase:
+        case: FeedCase = request.param
+        return case
+
+
+class TestLayouts(LayoutContract):
+    @pytest.fixture(scope="class", params=LAYOUTS, ids=str)
     @classmethod
     def case(cls, request: pytest.FixtureRequest) -> FeedCase:
         case: FeedCase = request.param

@@ -14,15 +14,23 @@ The case brings an ``Application``, which writes by the plain driver as a user's
 import pytest
 
 # Before they are imported: pytest then tells what an assertion compared.
-pytest.register_assert_rewrite(f"{__name__}.reading", f"{__name__}.fences", f"{__name__}.harness")
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{name}" for name in ("reading", "fences", "layouts", "harness"))
+)
 
 from migrator.testing.feeds.case import Application, FeedCase, Write  # noqa: E402
 from migrator.testing.feeds.fences import FencePromises  # noqa: E402
+from migrator.testing.feeds.layouts import LayoutPromises  # noqa: E402
 from migrator.testing.feeds.reading import FeedPromises  # noqa: E402
 
 
-class FeedContract(FeedPromises, FencePromises):
+class LayoutContract(LayoutPromises):
+    """The promises that depend on the layout, for a layout whose feed has the code of another's.
+    A subclass gives the fixture ``case``, of class scope."""
+
+
+class FeedContract(LayoutContract, FeedPromises, FencePromises):
     """All promises. A subclass gives the fixture ``case``, of class scope."""
 
 
-__all__ = ["Application", "FeedCase", "FeedContract", "Write"]
+__all__ = ["Application", "FeedCase", "FeedContract", "LayoutContract", "Write"]

@@ -4,45 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
 from migrator.errors import Transient
-from migrator.journal import Fence, Fenced
-from migrator.model.block import Aggregate, cut
-from migrator.model.rules import assemble
 from migrator.testing.feeds.harness import Followable, Harness, fresh, until
 from migrator.testing.feeds.writers import Writers
 
 
 class FencePromises(Harness):
-    def test_a_fence_refuses_every_kind_of_write(self, here: Followable) -> None:
-        fence = here.fence()
-        for write in here.app.writes():
-            write.before()
-            fence.raise_(fresh("fence"), 5)
-            assert fence.is_up()
-            if not write.fenced:
-                fence.lower()
-                continue
-            assert _refused(write.act), f"passed the fence: {write.name}"
-            fence.lower()
-            assert not fence.is_up()
-            write.act()
-
-    def test_migrator_itself_passes_a_fence_and_reads_go_on(self, here: Followable) -> None:
-        fence = here.fence()
-        here.app.put("game-1", 1)
-        fence.raise_(fresh("fence"), 5)
-        (block,) = here.collection.read(["game-1"])
-        assert block is not None
-        aggregate = assemble(block.entries)
-        assert isinstance(aggregate, dict)
-        rules = here.collection.at.rules("Game")
-        here.collection.write([cut(Aggregate("game-1", {**aggregate, "v": 7}), rules)])
-        assert here.numbers(["game-1"]) == {"game-1": 7}
-
     def test_the_mark_of_a_fence_is_behind_the_last_acknowledged_write(
         self, here: Followable
     ) -> None:
@@ -93,41 +63,8 @@ class FencePromises(Harness):
             assert set(seen.keys) == {"game-1", "game-2"}
         other.close()
 
-    def test_a_fence_stays_whoever_raised_it_and_others_lower_it(self, here: Followable) -> None:
-        left = here.app.left()
-        here.app.put("game-1", 1)
-        here.fence().raise_(fresh("fence"), 5)
-        here.fence().raise_(fresh("fence"), 5)
-        store = here.case.open(here.folder)
-        try:
-            other = _fence(store.collection("Game", here.collection.at), here.run)
-            assert other.is_up()
-            assert _refused(lambda: here.app.put("game-1", 2))
-            other.lower()
-            other.lower()
-        finally:
-            store.close()
-        assert not here.fence().is_up()
-        assert here.app.left() == left
-        here.app.put("game-1", 2)
-
     def test_a_mark_is_seen_though_the_fence_is_up(self, here: Followable) -> None:
         fence = here.fence()
         fence.raise_(fresh("fence"), 5)
         with here.following() as feed:
             here.drained(feed)
-
-
-def _refused(act: Callable[[], object]) -> bool:
-    try:
-        act()
-    except Exception:  # noqa: BLE001 - whatever the driver raises
-        return True
-    return False
-
-
-def _fence(collection: object, run: str) -> Fence:
-    assert isinstance(collection, Fenced)
-    fence = collection.fence(run)
-    assert fence is not None
-    return fence
