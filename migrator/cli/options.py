@@ -90,10 +90,13 @@ def swap_options(command: F) -> F:
     """Add the options of a swap of the sides of a live move; the command gets ``swap``."""
 
     @wraps(command)
-    def with_terms(*args: Any, hook: str, bound: float, lag: float, **more: Any) -> Any:
+    def with_terms(
+        *args: Any, hook: str, gateways: bool, bound: float, lag: float, **more: Any
+    ) -> Any:
         from migrator.commands import SwapTerms
 
-        return command(*args, swap=SwapTerms(hook=hook, bound=bound, lag=lag), **more)
+        terms = SwapTerms(hook=hook, gateways=gateways, bound=bound, lag=lag)
+        return command(*args, swap=terms, **more)
 
     made: Any = with_terms
     seconds = click.FloatRange(0, min_open=True)
@@ -103,6 +106,10 @@ def swap_options(command: F) -> F:
                 "--hook", metavar="COMMAND", default="",
                 help="Stops the applications' writes, and lets them go on: MIGRATOR_EVENT is "
                 "fence, release or undo.",
+            ),
+            click.option(
+                "--gateways", is_flag=True,
+                help="All applications write by the gateway: its holding is enough.",
             ),
             click.option(
                 "--bound", type=seconds, default=5.0, show_default=True, metavar="SECONDS",

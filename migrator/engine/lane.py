@@ -7,7 +7,6 @@ followed by a re-scan over the keys of both sides (R5).
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from migrator.engine.points import reached
 from migrator.engine.reconcile import Reconciler
 from migrator.engine.work import Scene
 from migrator.errors import FeedLost, Refused, Transient
-from migrator.journal import Feed, Fence, Fenced, Followed, Journal, Touches
+from migrator.journal import Feed, Fence, Fenced, Followed, Journal, Touches, journal_name
 from migrator.model.canonical import encode
 from migrator.ports import Collection, Json
 from migrator.route import Route
@@ -55,7 +54,6 @@ class Lane:
         self.reconciler = Reconciler(scene, route, live, request_life)
         self.lag = 0.0
         self._readings: dict[str, _Reading] = {}
-        self._name = _name(scene.run.id, route.number)
 
     def side(self, side: str) -> Collection:
         return self.route.source if side == "source" else self.route.target
@@ -69,7 +67,7 @@ class Lane:
         collection = self.side(side)
         if not isinstance(collection, Fenced):
             return None
-        return collection.fence(f"{self._name}_{side[0]}")
+        return collection.fence(journal_name(self.scene.run.id, self.route.number, side))
 
     # ------------------------------------------------------------------ attaching
 
@@ -271,7 +269,7 @@ def _scan_from_start(side: str = "primary") -> dict[str, Json]:
 def journal_of(route: Route, side: str, run: str) -> Journal:
     """The journal of a move's side. Raises Refused where it has none."""
     collection = route.source if side == "source" else route.target
-    name = f"{_name(run, route.number)}_{side[0]}"
+    name = journal_name(run, route.number, side)
     journal = collection.journal(name) if isinstance(collection, Followed) else None
     if journal is None:
         raise Refused(
@@ -280,12 +278,6 @@ def journal_of(route: Route, side: str, run: str) -> Journal:
             hint="move it at rest: plan without --live",
         )
     return journal
-
-
-def _name(run: str, move: int) -> str:
-    """A name on a server for what a run makes there: short, and nobody else's."""
-    digest = hashlib.sha256(run.encode()).hexdigest()[:12]
-    return f"migrator_{digest}_{move}"
 
 
 __all__ = ["OTHER", "Lane", "journal_of"]

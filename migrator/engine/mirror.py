@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from migrator.engine.ending import drop_copies, drop_sources, refuse_abort, refuse_not_cut_over
+from migrator.engine.holders import Holders
 from migrator.engine.lane import Lane
 from migrator.engine.points import reached
 from migrator.engine.reconcile import Done
@@ -75,10 +76,13 @@ class Mirror:
         self._swapped: Swap | None = None
         self._verified: list[Verification] = []
         self._verifying: _Verifying | None = None
+        self._known = False
         self._copying: Lane | None = None
         self._told = 0.0
         self._settled: list[str] = []
         self._settling = threading.Lock()
+        self.request_life = request_life
+        self.holders = Holders(self)
 
     @property
     def run(self) -> Run:
@@ -219,8 +223,14 @@ class Mirror:
             route, "backfill", lambda: self.scene.retry(route.source.split, planned.ranges)
         )
 
+    def _copying_may_begin(self) -> bool:
+        self._known = self._known or self.holders.know()
+        return self._known
+
     def _page(self) -> None:
-        """Copy one page, behind a checkpoint (R4)."""
+        """Copy one page, behind a checkpoint (R4), once every write leaves a touch (R9)."""
+        if not self._copying_may_begin():
+            return
         found = self._next_page()
         if found is None:
             for lane in self.lanes:

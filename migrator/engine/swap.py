@@ -19,6 +19,7 @@ import structlog
 from migrator.engine.lane import OTHER, Lane
 from migrator.engine.points import reached
 from migrator.errors import MigratorError, Refused, Transient, Waiting
+from migrator.journal import Bracketed
 from migrator.model.block import join
 from migrator.model.diff import same_block
 from migrator.model.phase import Phase
@@ -35,12 +36,14 @@ _PROVEN = 20
 
 class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What was answered beside a request. ``bound`` and ``lag`` are seconds; ``hook`` is a
-    command that stops the applications' writes and lets them go on."""
+    command that stops the applications' writes and lets them go on, ``gateways`` says that all
+    of them write by the gateway."""
 
     accept_keys: tuple[str, ...] = ()
     drop_target: bool = False
     keep_source: bool = True
     hook: str = ""
+    gateways: bool = False
     bound: float = BOUND
     lag: float = LAG
     dry_run: bool = False
@@ -70,6 +73,7 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
     began = time.monotonic()
     steps: dict[str, float] = {}
     try:
+        mirror.holders.arm()
         _catch_up(mirror, terms)
         for lane in mirror.lanes:
             mirror.scene.retry(lane.side(to).settle)
@@ -80,6 +84,9 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
         steps["fence"] = time.monotonic() - began
         reached("swap.fenced")
         _drain(mirror, old, marks, began + terms.bound)
+        for lane in mirror.lanes:
+            # Once more: numbers that were given since then.
+            mirror.scene.retry(lane.side(to).settle)
         steps["drain"] = time.monotonic() - began
         reached("swap.drained")
         if terms.dry_run:
@@ -148,11 +155,14 @@ def _gates(mirror: Mirror, to: str, terms: SwapTerms) -> None:
     if any(lane.scanning for lane in mirror.lanes):
         raise Waiting("a re-scan is not done", hint=f"watch it: migrator status {revision}")
     for lane in mirror.lanes:
-        if lane.fence(OTHER[to]) is None and not terms.hook:
+        old = lane.side(OTHER[to])
+        ours = terms.gateways or isinstance(old, Bracketed)
+        if lane.fence(OTHER[to]) is None and not terms.hook and not ours:
             raise Refused(
                 "nothing stops the applications' writes here",
-                where=str(lane.side(OTHER[to]).at),
-                hint="name a command that does: --hook COMMAND",
+                where=str(old.at),
+                hint="name a command that does: --hook COMMAND; or say that all of them write by "
+                "the gateway: --gateways",
             )
         lane.attach(to)
         _prove(lane)
@@ -208,6 +218,8 @@ def _fence(mirror: Mirror, old: str, terms: SwapTerms, began: float) -> list[tup
     """Stop all writes to the old primary, and write a marker behind the last of them (R16)."""
     if terms.hook:
         _call(mirror, terms, "fence", terms.bound)
+    denied = all(lane.fence(old) is not None for lane in mirror.lanes)
+    mirror.holders.hold(began + terms.bound, denied=denied)
     marks = []
     for number, lane in enumerate(mirror.lanes):
         mark = f"{mirror.run.id} {mirror.run.attempt} {number}"

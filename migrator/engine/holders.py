@@ -1,0 +1,105 @@
+"""The gateways of applications, as the owner waits for them: before a copy, and under a fence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from migrator.errors import Waiting
+from migrator.journal import Bracketed
+from migrator.state.gateways import (
+    GatewayLease,
+    Gateways,
+    Watch,
+    has_acknowledged,
+    is_armed,
+    knows,
+    wait_for,
+)
+
+if TYPE_CHECKING:
+    from migrator.engine.mirror import Mirror
+
+log = structlog.get_logger("migrator.swap")
+
+# A lease as long as a gateway's in quiet phases, and what it takes to see that it ran out.
+_ARMING = 40.0
+
+
+class Holders:
+    """What holds leases on the classes of one run."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._gateways = Gateways(mirror.scene.control)
+        routes = mirror.scene.routes
+        self._classes = sorted({c for r in routes for c in (r.cls, r.move.source_cls)})
+        self._watch: Watch | None = None
+        self._lapsed = 0.0
+
+    def know(self) -> bool:
+        """Whether every write that may still come leaves a touch, so that copying may begin (R9).
+
+        A feed of the store's own shows them all; where gateways leave the touches, each has to
+        know of it, or its lease and the last of its requests have run out.
+        """
+        mirror = self._mirror
+        primary = mirror.run.primary
+        if not any(isinstance(lane.side(primary), Bracketed) for lane in mirror.lanes):
+            return True
+        if self._watch is None:
+            self._watch = Watch()
+        waiting, lapsed = self._watch.sort(self._gateways.leases(self._classes), knows(mirror.run))
+        if lapsed:
+            self._lapsed = time.monotonic()
+            self._forget(lapsed)
+        return not waiting and time.monotonic() >= self._lapsed + mirror.request_life
+
+    def arm(self) -> None:
+        """Wait until each looks at the run all the time. Raises Waiting."""
+        waiting, lapsed = self._wait(is_armed, time.monotonic() + _ARMING)
+        self._forget(lapsed)
+        if waiting:
+            raise Waiting(
+                f"{_told(waiting)} did not notice that the sides are to be swapped",
+                hint="see that these applications reach the control database, or stop them",
+            )
+
+    def hold(self, until: float, *, denied: bool) -> None:
+        """Wait until none of them writes. Raises Waiting, where that takes too long, and where
+        one died whose last request nothing stops: ``denied`` tells that the store does (R16)."""
+        waiting, lapsed = self._wait(has_acknowledged, until)
+        if waiting:
+            raise Waiting(
+                f"{_told(waiting)} did not stop writing in time: undone",
+                hint="try again, or allow more: --bound SECONDS",
+            )
+        self._forget(lapsed)
+        if lapsed and not denied:
+            raise Waiting(
+                f"{_told(lapsed)} ended under the fence, and its last request may live on: undone",
+                hint=f"try again in {self._mirror.request_life:g} s",
+            )
+
+    def _wait(
+        self, content: Callable[..., Callable[[GatewayLease], bool]], until: float
+    ) -> tuple[list[GatewayLease], list[GatewayLease]]:
+        return wait_for(
+            self._gateways, self._classes, content(self._mirror.run), until=until,
+            check=self._mirror.scene.check,
+        )  # fmt: skip
+
+    def _forget(self, lapsed: list[GatewayLease]) -> None:
+        for lease in lapsed:
+            log.warning("gateway ran out", instance=lease.instance, cls=lease.cls)
+        if lapsed:
+            self._gateways.leave(lease.instance for lease in lapsed)
+
+
+def _told(leases: list[GatewayLease]) -> str:
+    names = ", ".join(lease.instance for lease in leases[:3])
+    more = f" and {len(leases) - 3} more" if len(leases) > 3 else ""
+    return f"{len(leases)} gateways ({names}{more})" if len(leases) > 1 else f"gateway {names}"
