@@ -35,15 +35,29 @@ def stores_command(options: Options, kinds: bool) -> int:
 
 
 @click.command("status")
+@click.argument("revision", required=False)
+@click.option("--watch", is_flag=True, help="Go on looking until what is under way has ended.")
+@click.option("--every", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True,
+              metavar="SECONDS", help="How often --watch looks.")  # fmt: skip
 @global_options
 @pass_options
-def status_command(options: Options) -> None:
-    """Tell where every run stands, and what comes next."""
+def status_command(options: Options, revision: str | None, watch: bool, every: float) -> None:
+    """Tell where every run stands, or that of REVISION, and what comes next.
+
+    --watch tells beside that whether both sides come together, and when, as things went in the
+    last half minute. On a terminal it stays in its place; elsewhere each change is a line, and
+    as JSON each look at each run is an object on a line of its own.
+    """
     from migrator import commands
     from migrator.render.runs import status_lines
 
+    if watch:
+        from migrator.cli.watching import look_on
+
+        look_on(options, revision, every)
+        return
     with options.project() as project:
-        found = commands.status(project)
+        found = commands.status(project, revision)
     if options.json:
         tell_json(found)
     else:

@@ -48,12 +48,15 @@ def tell_all(lines: Iterable[Line | str]) -> None:
         tell(line)
 
 
-def tell_json(value: object) -> None:
+def tell_json(value: object, *, one_line: bool = False) -> None:
     """Print a result as JSON. Structs become objects of their fields."""
     import msgspec
 
     plain = msgspec.to_builtins(value, enc_hook=str)
-    _write(sys.stdout, shown_json(json.dumps(plain, indent=1, ensure_ascii=False)))
+    _write(
+        sys.stdout,
+        shown_json(json.dumps(plain, indent=None if one_line else 1, ensure_ascii=False)),
+    )
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -31,6 +31,7 @@ from migrator.commands.started import (
     pending,
     unfinished,
 )
+from migrator.commands.watching import Outlook, Watched, watch
 from migrator.engine.swap import SwapTerms
 from migrator.project_files import init
 
@@ -38,12 +39,14 @@ __all__ = [
     "Applied",
     "Current",
     "KindRow",
+    "Outlook",
     "Progress",
     "Project",
     "RunStatus",
     "StoreStatus",
     "SwapTerms",
     "Terms",
+    "Watched",
     "abort",
     "apply",
     "check",
@@ -77,4 +80,5 @@ __all__ = [
     "subject",
     "unfinished",
     "verify_run",
+    "watch",
 ]

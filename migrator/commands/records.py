@@ -11,6 +11,9 @@ from migrator.commands.started import frozen_plan
 from migrator.model.phase import Phase
 from migrator.state import LiveState, Run
 
+# After so many seconds without a word no mirror is at work.
+SILENT = 10.0
+
 
 class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How the mirror of a live run is. ``silent``: for how many seconds it has said nothing, null
@@ -42,8 +45,11 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     live: LiveStatus | None = None
 
 
-def status(project: Project) -> list[RunStatus]:
-    """Where every run stands, oldest first; aborted ones are left out."""
+def status(project: Project, name: str | None = None) -> list[RunStatus]:
+    """Where every run stands, oldest first; aborted ones are left out. With a ``name`` (a
+    revision's or a run's own) that one alone. Raises Refused where there is none."""
+    if name is not None:
+        return [_status(project, project.control.run(name))]
     runs = [run for run in project.control.runs() if run.phase is not Phase.ABORTED]
     return [_status(project, run) for run in runs]
 

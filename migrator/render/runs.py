@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from migrator.commands.records import SILENT
 from migrator.model.phase import Phase
 from migrator.render.text import Line, Style, blocks, columns, duration, first_line, places
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from migrator.state import Quarantined
 
 _WORD = 13
-_SILENT = 10.0
 
 
 def step(word: str, text: str, style: Style = "") -> Line:
@@ -106,10 +106,11 @@ def status_lines(found: Sequence[RunStatus], complete: Callable[[str], str]) -> 
         yield Line(complete("no run yet; see what would be done:  migrator plan"))
     now = time.time()
     for run in found:
-        yield from _run(run, now, complete)
+        yield from run_lines(run, now, complete)
 
 
-def _run(run: RunStatus, now: float, complete: Callable[[str], str]) -> Iterator[Line]:
+def run_lines(run: RunStatus, now: float, complete: Callable[[str], str]) -> Iterator[Line]:
+    """Where one run stands, and what comes next."""
     phase = Phase(run.phase)
     since = f"{phase.words} {duration(now - run.changed)} ago"
     sides = f"at {run.primary}" if phase.ended else f"primary {run.primary}   mirror {run.mirror}"
@@ -135,7 +136,7 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
     start = complete(f"migrator mirror {run.revision}")
     if live.silent is None:
         yield Line(f"      no mirror has run yet; start it:  {start}", "yellow")
-    elif live.silent > _SILENT:
+    elif live.silent > SILENT:
         since = f"for {duration(live.silent)}"
         yield Line(f"      no mirror is running {since}; start it:  {start}", "yellow")
     else:

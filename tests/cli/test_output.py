@@ -138,7 +138,7 @@ def test_json_has_the_documented_keys(shop: Project) -> None:
         "stores --kinds", "plan 0001", "show 0001", "apply 0001 --yes", "status", "verify 0001",
         "log 0001", "quarantine list 0001", "rollback 0001", "quarantine retry 0001",
         "abort 0001 --keep-target", "stamp 0001", "current", "plan 0002", "apply 0002 --yes",
-        "finish 0002 --yes", "stamp 0003", "plan", "apply",
+        "finish 0002 --yes", "status --watch 0002", "stamp 0003", "plan", "apply",
     ]  # fmt: skip
     assert answered(shop, calls) == results().keys() - {"mirror", "cutover"}
 

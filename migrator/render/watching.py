@@ -1,0 +1,57 @@
+"""Runs that somebody looks on at: whole on a terminal, one line for each change elsewhere."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+
+from migrator.commands.records import SILENT, RunStatus
+from migrator.commands.watching import Outlook, Watched
+from migrator.model.phase import Phase
+from migrator.render.runs import run_lines
+from migrator.render.text import Line, Style, blocks, duration
+
+
+def watched_lines(found: Sequence[Watched], complete: Callable[[str], str]) -> Iterator[Line]:
+    """Where runs stand and lead, on as many lines as it takes."""
+    if not found:
+        yield Line(complete("no run is under way; see what would be done:  migrator plan"))
+    for each in found:
+        yield from run_lines(each.status, each.at, complete)
+        text, style = _outlook(each.status, each.outlook)
+        if text:
+            yield Line(f"      {text}", style)
+
+
+def change_line(each: Watched) -> tuple[str, Line]:
+    """One line for one look; the text before it changes where something worth a line did."""
+    run, live = each.status, each.status.live
+    parts = [run.revision, Phase(run.phase).words, f"primary {run.primary}"]
+    if Phase(run.phase).rank < Phase.BACKFILLED.rank and run.planned:
+        parts.append(f"{run.read:,}/{run.planned:,} copied")
+    if live is not None:
+        works = live.silent is not None and live.silent <= SILENT
+        parts.append(f"lag {live.lag:.1f} s" if works else "no mirror")
+        parts += [f"swap {live.fence}"] if live.fence else []
+        parts += [f"{blocks(live.ledger)} not written back"] if live.ledger else []
+    parts += [f"{blocks(run.quarantined)} in quarantine"] if run.quarantined else []
+    text, style = _outlook(run, each.outlook)
+    changed = "  ".join([*parts, _verdict(each.outlook)])
+    when = dt.datetime.fromtimestamp(each.at, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return changed, Line("  ".join([when, *parts, *([text] if text else [])]), style)
+
+
+def _verdict(outlook: Outlook) -> str:
+    return outlook.why if outlook.converges is None else str(outlook.converges)
+
+
+def _outlook(run: RunStatus, outlook: Outlook) -> tuple[str, Style]:
+    """Whether both sides come together, in words."""
+    rate = f" at {outlook.rate:,.0f} blocks/s" if outlook.rate else ""
+    if outlook.converges is None:
+        return f"can't tell whether it converges: {outlook.why}" if outlook.why else "", "dim"
+    if not outlook.converges:
+        return f"does not converge: {outlook.why}", "yellow"
+    if not outlook.seconds:
+        return ("caught up" if run.live else ""), "green"
+    return f"converges in {duration(outlook.seconds)}{rate}", "green"

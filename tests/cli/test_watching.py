@@ -1,0 +1,62 @@
+"""``status --watch``, beside a live move that goes on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from migrator.commands import Watched
+from tests.cli.kit import Project
+from tests.cli.test_terminal import Terminal
+
+
+@pytest.fixture
+def live(shop: Project) -> Project:
+    """A live move whose sides were compared."""
+    shop.done("plan", "0001", "--live", "-o", "live.json")
+    shop.done("apply", "live.json", "--until", "shadow_read")
+    return shop
+
+
+def looks(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        yield json.loads(line)
+
+
+def test_a_watch_follows_a_run_to_its_end(live: Project) -> None:
+    process = live.start("status", "0001", "--watch", "--every", "0.1", "--format", "json")
+    seen = looks(process)
+    first = next(seen)
+    assert first.keys() == set(Watched.__struct_fields__)
+    live.done("cutover", "0001")
+    phases = [first["status"]["phase"]]
+    while phases[-1] != "cut_over":
+        phases.append(next(seen)["status"]["phase"])
+    live.done("finish", "0001", "--yes", "--keep-source")
+    phases += [each["status"]["phase"] for each in seen]
+    assert process.wait(30) == 0
+    assert list(dict.fromkeys(phases)) == ["shadow_read", "cut_over", "finished"]
+    assert phases.count("finished") == 1
+
+
+def test_a_watch_on_a_terminal_stays_until_ctrl_c(live: Project) -> None:
+    terminal = Terminal(live, "status", "--watch", "--every", "0.1")
+    terminal.wait_for("primary shop:game   mirror docs:games")
+    terminal.wait_for("\x1b[1A")  # it was drawn once more in its place
+    terminal.interrupt()
+    assert terminal.end() == 130
+    assert "stopped looking; the runs go on" in terminal.text
+    assert terminal.text.rindex("\x1b[?25h") > terminal.text.rindex("\x1b[?25l")
+
+
+def test_one_revision_alone(live: Project) -> None:
+    assert live.done("status", "0001").out == live.done("status").out != ""
+    assert "there is no run of 0002" in live("status", "0002").err
+    live.done("abort", "0001", "--drop-target")
+    assert "0001  Game   aborted" in live.done("status", "0001").out
+    assert live.done("status", "--watch").out.startswith("no run is under way")
