@@ -10,17 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from migrator.gateway import Gateway
+from migrator.model.value import Record
 from tests.gateway.kit import opened
 
 
 @dataclass
 class Writer:
     """A process that puts, appends, updates and deletes under keys of its own until it is told to
-    stop. Each line of its history is written after the gateway has acknowledged it."""
+    stop; ``whole`` aggregates alone, where a store can do no more. Each line of its history is
+    written after the gateway has acknowledged it."""
 
     config: Path
     name: str
     open: Callable[[Path], Gateway] = opened
+    whole: bool = False
     pid: int = 0
     waited: bool = False
     _stop: Path = field(init=False)
@@ -52,10 +55,13 @@ class Writer:
                 key = f"{self.name}-{n % 7}"
                 history.write(json.dumps([key, "begun"]) + "\n")
                 history.flush()
-                games.put(key, {"id": key, "n": n, "rounds": []})
-                games.append(key, "rounds", {"pos": 0, "n": n})
-                games.update(key, {"n": -n})
-                value: object = {"id": key, "n": -n, "rounds": [{"pos": 0, "n": n}]}
+                value: Record | None = {"id": key, "n": -n, "rounds": [{"pos": 0, "n": n}]}
+                if self.whole:
+                    games.put(key, value or {})
+                else:
+                    games.put(key, {"id": key, "n": n, "rounds": []})
+                    games.append(key, "rounds", {"pos": 0, "n": n})
+                    games.update(key, {"n": -n})
                 if n % 5 == 0:
                     games.delete(key)
                     value = None
