@@ -251,7 +251,9 @@ class EntriesApplication(SqlApplication):
     def _delete(self, key: str) -> tuple[str, str]:
         return (
             f"DELETE FROM {{t}}_blocks WHERE block = '{key}'",
-            f"DELETE FROM {{t}} WHERE block = '{key}'",
+            # Unless somebody makes it at this moment, which the first statement did not see.
+            f"DELETE FROM {{t}} WHERE block = '{key}' "
+            f"AND NOT EXISTS (SELECT 1 FROM {{t}}_blocks WHERE block = '{key}')",
         )
 
     def holding(self, key: str) -> AbstractContextManager[object]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from migrator.errors import DoesNotFit, Refused, Terminal
@@ -180,6 +183,24 @@ def test_two_writers_of_one_block_never_mix_its_entries(games: Any) -> None:
         list(pool.map(write, [left, right]))
     (found,) = games.read(["g"])
     assert found.entries in (left.entries, right.entries)
+
+
+def test_a_block_made_while_it_is_deleted_is_whole_or_gone(tmp_path: Path) -> None:
+    base = Base("postgresql", tmp_path)
+    games = base.store().collection("Game", At("shop", "games", ROUNDS))
+    games.create()
+    with psycopg.connect(base.url) as other:
+        other.execute("INSERT INTO games_blocks (block) VALUES ('a')")
+        other.execute("INSERT INTO games (block, entry, value) VALUES ('a', '', '{}')")
+        other.execute("LOCK TABLE games IN SHARE MODE")  # the deletion waits between its statements
+        deleting = threading.Thread(target=games.delete, args=[[Address("a")]])
+        deleting.start()
+        waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'games'::regclass"
+        while not base.rows(waits):
+            time.sleep(0.01)
+    deleting.join()
+    assert games.read(["a"]) == [Block("a", {"": {}})]
+    base.drop()
 
 
 def test_what_nobody_can_read_is_named(base: Base, games: Any) -> None:

@@ -235,14 +235,27 @@ class EntriesCollection(EntriesReader, Live):
         columns = sorted({self.column(address.id) for address in addresses})
         with self.database.writing(self.where) as connection:
             self._delete(connection, self.tables.blocks, columns)
-            self._delete(connection, self.tables.entries, columns)
+            self._delete(connection, self.tables.entries, columns, *self._unless_made_anew)
 
     def _delete(
-        self, connection: Connection, table: sa.Table, columns: Sequence[str | bytes]
+        self,
+        connection: Connection,
+        table: sa.Table,
+        columns: Sequence[str | bytes],
+        *conditions: sa.ColumnElement[bool],
     ) -> None:
         for start in range(0, len(columns), CHUNK):
             chunk = columns[start : start + CHUNK]
-            connection.execute(sa.delete(table).where(table.c.block.in_(chunk)))
+            connection.execute(sa.delete(table).where(table.c.block.in_(chunk), *conditions))
+
+    @cached_property
+    def _unless_made_anew(self) -> list[sa.ColumnElement[bool]]:
+        """PostgreSQL's second statement sees more than its first: a block that was being made, and
+        so was not deleted, would lose its entries. Others wait for it, or have one writer."""
+        if self.database.dialect != "postgresql":
+            return []
+        blocks, entries = self.tables.blocks.c, self.tables.entries.c
+        return [~sa.exists().where(blocks.block == entries.block)]
 
     @cached_property
     def _put_blocks(self) -> sa.Insert:
