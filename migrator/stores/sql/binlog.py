@@ -67,7 +67,7 @@ class Binlog:
     ) -> None:  # fmt: skip
         self.where = where
         self.database: str = settings["database"]
-        self.parts: Parts[Row, At] = Parts()
+        self.parts: Parts[Part[Row, At]] = Parts()
         self._marks = marks
         self._names = re.compile(
             "|".join(rf"(?<![\w$]){re.escape(name)}(?![\w$])" for name in tables), re.IGNORECASE
@@ -133,6 +133,8 @@ class Binlog:
     def _run(self) -> None:
         try:
             while not self.parts.closed:
+                if not self.parts.room(1.0):
+                    continue
                 found = self._reader.fetchone()
                 if found is None:
                     raise Transient("the server ended the stream", where=self.where)

@@ -23,7 +23,7 @@ from migrator.ports import Json, StoreSettings
 from migrator.stores.sql.engine import Database, connect_args
 from migrator.stores.sql.options import read_url
 from migrator.stores.sql.shape import Node
-from migrator.stores.sql.stream_postgresql import Part, Stream, lsn_number, lsn_text, marks_of
+from migrator.stores.sql.stream_postgresql import Changes, Stream, lsn_number, lsn_text, marks_of
 from migrator.stores.sql.touched import Touched
 
 _PUBLICATION = "SELECT 1 FROM pg_publication WHERE pubname = :n"
@@ -178,11 +178,11 @@ class PostgresqlFeed:
         self._journal = journal
         self._stream = stream
         self._touched = Touched(journal.followed.root, journal.followed.key)
-        self._ahead: list[Part] = []
+        self._ahead: list[Changes] = []
 
     def poll(self, seconds: float) -> Touches | None:
         if not self._ahead:
-            self._ahead = self._stream.take(seconds, _AT_ONCE)
+            self._ahead = self._stream.parts.take(seconds, _AT_ONCE)
         if not self._ahead:
             return None
         with self._journal.database.reading(self._journal.where) as connection:
@@ -193,7 +193,7 @@ class PostgresqlFeed:
         parts, self._ahead = self._ahead, []
         return self._given(parts, touches)
 
-    def _given(self, parts: Sequence[Part], touches: list[Touch]) -> Touches:
+    def _given(self, parts: Sequence[Changes], touches: list[Touch]) -> Touches:
         ends = [part.end for part in parts if part.end is not None]
         return Touches(
             touches,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 MOST_WAITING = 20_000
 PART = 5_000
@@ -29,23 +29,37 @@ class Part(Generic[Row, End]):
     end: End | None = None
 
 
-class Parts(Generic[Row, End]):
-    """A queue of parts; while too many rows wait in it, the reading thread does."""
+Given = TypeVar("Given", bound="Part[Any, Any]")
+
+
+class Parts(Generic[Given]):
+    """A queue of parts. The reading thread asks for ``room`` before it reads on."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._parts: deque[Part[Row, End]] = deque()
+        self._parts: deque[Given] = deque()
         self._waiting = 0
         self._error: Exception | None = None
         self.closed = False
 
-    def put(self, part: Part[Row, End]) -> None:
-        """Hand a part over, once there is room or nobody takes any more."""
+    def put(self, part: Given) -> None:
+        """Hand a part over."""
         with self._condition:
-            self._condition.wait_for(lambda: self.closed or self._waiting < MOST_WAITING)
             self._parts.append(part)
             self._waiting += len(part.rows)
             self._condition.notify_all()
+
+    def room(self, seconds: float) -> bool:
+        """Whether more may be put, or nobody takes any more; waits for it so long at most."""
+        with self._condition:
+            return self._condition.wait_for(
+                lambda: self.closed or self._waiting < MOST_WAITING, seconds
+            )
+
+    @property
+    def empty(self) -> bool:
+        """Whether all that was put was taken."""
+        return not self._parts
 
     def fail(self, error: Exception) -> None:
         """Nothing follows; ``take`` raises this when all is taken."""
@@ -53,13 +67,13 @@ class Parts(Generic[Row, End]):
             self._error = error
             self._condition.notify_all()
 
-    def take(self, seconds: float, most: int) -> list[Part[Row, End]]:
+    def take(self, seconds: float, most: int) -> list[Given]:
         """Some parts in their order, none where none came in time."""
         with self._condition:
             self._condition.wait_for(lambda: self._parts or self._error, seconds)
             if not self._parts and self._error is not None:
                 raise self._error
-            taken: list[Part[Row, End]] = []
+            taken: list[Given] = []
             rows = 0
             while self._parts and (not taken or rows + len(self._parts[0].rows) <= most):
                 part = self._parts.popleft()

@@ -11,53 +11,46 @@ import select
 import struct
 import threading
 import time
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from psycopg import pq
 
 from migrator.errors import FeedLost, Transient
 from migrator.stores.sql import pgoutput
+from migrator.stores.sql.parts import PART, Part, Parts
 
-MOST_WAITING = 20_000
-PART = 5_000
 _ANSWER_EVERY = 5.0
 _EPOCH_2000 = 946_684_800
 _GONE = ("does not exist", "has been removed", "cannot read from", "no longer available", "is lost")
 
 
+Row: TypeAlias = tuple[str, pgoutput.Relation, pgoutput.Tuple]
+
+
 @dataclass(slots=True)
-class Part:
-    """Rows that one transaction changed, or some of very many.
+class Changes(Part[Row, int]):
+    """Rows of the transaction of a number, the low 32 bits of it."""
 
-    ``rows`` are (kind, relation, texts of its columns): ``D`` a deleted row, ``O`` what a row was
-    before an update, ``N`` what a row is now. ``end`` is the position behind the transaction,
-    None where more of it follows. ``committed`` is seconds since 1970 by the server's clock.
-    """
-
-    xid: int
-    committed: float
-    rows: list[tuple[str, pgoutput.Relation, pgoutput.Tuple]] = field(default_factory=list)
-    marks: list[str] = field(default_factory=list)
-    whole: bool = False
-    end: int | None = None
+    xid: int = 0
 
 
 class Stream:
-    """An open stream of a slot. Raises FeedLost where the slot or its WAL is gone."""
+    """An open stream of a slot. Raises FeedLost where the slot or its WAL is gone.
+
+    Rows are (kind, relation, texts of its columns): ``D`` a deleted row, ``O`` what a row was
+    before an update, ``N`` what a row is now.
+    """
 
     def __init__(self, conninfo: str, slot: str, publication: str, start: int, where: str) -> None:
         self.where = where
         self._marks = marks_of(slot)
-        self._condition = threading.Condition()
-        self._parts: deque[Part] = deque()
-        self._waiting = 0
+        self.parts: Parts[Changes] = Parts()
+        self._lock = threading.Lock()
         self._confirmed = start
         self._seen = start
-        self._error: Exception | None = None
-        self._closed = False
         self._relations: dict[int, pgoutput.Relation] = {}
-        self._part: Part | None = None
+        self._part: Changes | None = None
         self._connection = pq.PGconn.connect(conninfo.encode())
         if self._connection.status != pq.ConnStatus.OK:
             raise Transient(_line(self._connection.error_message), where=where)
@@ -89,30 +82,13 @@ class Stream:
 
     # ------------------------------------------------------------ for the owner's thread
 
-    def take(self, seconds: float, most: int) -> list[Part]:
-        """Some parts in their order, none where none came in time. Raises Transient, FeedLost."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._parts or self._error, seconds)
-            if not self._parts and self._error is not None:
-                raise self._error
-            taken: list[Part] = []
-            rows = 0
-            while self._parts and (not taken or rows + len(self._parts[0].rows) <= most):
-                part = self._parts.popleft()
-                rows += len(part.rows)
-                taken.append(part)
-            self._waiting -= rows
-            self._condition.notify_all()
-            return taken
-
     def confirm(self, position: int) -> None:
         """The server may forget what lies before; it is told with the next status."""
-        self._confirmed = max(self._confirmed, position)
+        with self._lock:
+            self._confirmed = max(self._confirmed, position)
 
     def close(self) -> None:
-        with self._condition:
-            self._closed = True
-            self._condition.notify_all()
+        self.parts.close()
         self._thread.join(timeout=10)
         self._connection.finish()
 
@@ -121,31 +97,19 @@ class Stream:
     def _run(self) -> None:
         answered = 0.0
         try:
-            while not self._closed:
+            while not self.parts.closed:
                 now = time.monotonic()
                 if now - answered >= _ANSWER_EVERY:
                     self._answer()
                     answered = now
-                if self._is_full() or not self._read():
+                if self.parts.room(1.0) and not self._read():
                     self._wait()
             self._answer()
         except Exception as error:  # noqa: BLE001 - handed to the owner's thread, whatever it is
-            with self._condition:
-                self._error = (
-                    error
-                    if isinstance(error, (Transient, FeedLost))
-                    else Transient(_line(str(error)), where=self.where)
-                )
-                self._condition.notify_all()
-
-    def _is_full(self) -> bool:
-        return self._waiting >= MOST_WAITING
+            ours = isinstance(error, (Transient, FeedLost))
+            self.parts.fail(error if ours else Transient(_line(str(error)), where=self.where))
 
     def _wait(self) -> None:
-        if self._is_full():
-            with self._condition:
-                self._condition.wait_for(lambda: self._closed or not self._is_full(), 1.0)
-            return
         select.select([self._connection.socket], [], [], 0.2)
         self._connection.consume_input()
 
@@ -173,15 +137,15 @@ class Stream:
     def _idle(self, at: int) -> None:
         """Nothing of ours lies before this position: with nothing in work it may be forgotten,
         so that a busy server with a quiet collection does not keep its WAL for us."""
-        with self._condition:
-            if self._part is None and not self._parts and self._confirmed >= self._seen:
+        with self._lock:
+            if self._part is None and self.parts.empty and self._confirmed >= self._seen:
                 self._confirmed = self._seen = max(at, self._seen)
 
     def _take_in(self, parsed: pgoutput.Parsed) -> None:
         if isinstance(parsed, pgoutput.Relation):
             self._relations[parsed.id] = parsed
         elif isinstance(parsed, pgoutput.Begin):
-            self._part = Part(parsed.xid, parsed.committed / 1e6 + _EPOCH_2000)
+            self._part = Changes(parsed.committed / 1e6 + _EPOCH_2000, xid=parsed.xid)
         elif isinstance(parsed, pgoutput.Commit):
             self._hand_over(parsed.end)
         elif (part := self._part) is not None:
@@ -192,7 +156,7 @@ class Stream:
             elif parsed.prefix == self._marks:
                 part.marks.append(parsed.content.decode())
 
-    def _add(self, part: Part, change: pgoutput.Change) -> None:
+    def _add(self, part: Changes, change: pgoutput.Change) -> None:
         relation = self._relations[change.relation]
         old, new = change.old, change.new
         if old is not None:
@@ -204,18 +168,15 @@ class Stream:
             part.rows.append(("N", relation, new))
         if len(part.rows) >= PART:
             self._hand_over(None)
-            self._part = Part(part.xid, part.committed)
+            self._part = Changes(part.committed, xid=part.xid)
 
     def _hand_over(self, end: int | None) -> None:
         part, self._part = self._part, None
         if part is None:
             return
         part.end = end
-        with self._condition:
-            self._seen = end or self._seen
-            self._parts.append(part)
-            self._waiting += len(part.rows)
-            self._condition.notify_all()
+        self._seen = end or self._seen
+        self.parts.put(part)
 
     def _answer(self) -> None:
         at = self._confirmed
