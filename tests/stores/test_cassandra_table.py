@@ -461,6 +461,19 @@ def test_a_block_that_does_not_fit_is_named(store: Store, record: Record, path: 
     assert (caught.value.key, caught.value.path) == ("a", path)
 
 
+def test_what_the_server_alone_refuses_is_named(store: Store) -> None:
+    """An index has a bound of its own for what it takes."""
+    collection = made(store, key="id", columns={"id": "text", "name": "text"},
+                      indexes={"name": "2i"})  # fmt: skip
+    others = [block(f"k{n}", id=f"k{n}", name="x") for n in range(20)]
+    refused = block("long", id="long", name="x" * 70_000)
+    with pytest.raises(DoesNotFit, match="long: Cassandra does not take it") as caught:
+        collection.write([*others[:10], refused, *others[10:]])
+    assert (caught.value.key, caught.value.where) == ("long", f"wide:{collection.at.collection}")
+    collection.write(others)
+    assert_holds(collection, others)
+
+
 @pytest.mark.parametrize("size", [65_535, 65_536])
 def test_a_key_at_its_limit(store: Store, size: int) -> None:
     """Hard case C52."""
