@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NoReturn, Protocol
 
 from migrator.errors import DoesNotFit, MigratorError, Terminal, Transient
@@ -80,6 +81,15 @@ class Form(Protocol):
 
     def patch(self, patch: Patch) -> None:
         """Change entries of one block. Raises Terminal where there is none."""
+
+    def watch(self, session: Session, key: bytes) -> None:
+        """Watch what of a block lies beside its key, which is watched already."""
+
+    def patching(self, session: Session, key: bytes, patch: Patch) -> list[Command]:
+        """The commands of a patch of a block that is watched. Raises DoesNotFit, Terminal."""
+
+    def replacing(self, session: Session, key: bytes, block: Encoded | None) -> list[Command]:
+        """The commands that put a whole block in the place of one that is watched, or nothing."""
 
     def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
         """Some entries."""
@@ -169,7 +179,7 @@ class OneKey:
             self._unfit(block.id, "", "a block has no entry")
         check_deadline(block.id, block.expires, self._wire.where)
         fields, notes = self._encoded(block.id, block.entries)
-        size = len(key) + sum(len(name) + len(data) for name, data in fields.items())
+        size = len(key) + sum(map(len, fields)) + sum(map(len, fields.values()))
         return Encoded(block, key, fields, notes, size)
 
     def _encoded(self, id: Value, entries: Entries) -> tuple[dict[bytes, bytes], dict[str, Any]]:
@@ -222,6 +232,16 @@ class OneKey:
             where=self._wire.where,
             hint="it is tried again",
         )
+
+    def watch(self, session: Session, key: bytes) -> None:
+        """All of it is in one key."""
+
+    def patching(self, session: Session, key: bytes, patch: Patch) -> list[Command]:
+        self._check(patch)
+        return self._changes(session, key, patch)
+
+    def replacing(self, session: Session, key: bytes, block: Encoded | None) -> list[Command]:
+        return [("UNLINK", key)] if block is None else self._whole(block)
 
     def _check(self, patch: Patch) -> None:
         """Raises DoesNotFit before anything is asked."""
@@ -295,7 +315,7 @@ class HashForm(OneKey):
         return Block(id, entries, raw.expires)
 
     def _whole(self, each: Encoded) -> list[Command]:
-        pairs = [part for pair in each.fields.items() for part in pair]
+        pairs = chain.from_iterable(each.fields.items())
         commands: list[Command] = [
             ("UNLINK", each.key),
             ("HSET", each.key, *pairs, SIDE, codec.write_side(each.notes)),
