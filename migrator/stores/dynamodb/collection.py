@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from migrator.exchange import Change
 from migrator.model.block import Address, Block, Patch
 from migrator.model.move import At, Layout
 from migrator.model.path import escape, parse_path
@@ -147,6 +148,9 @@ class ItemCollection:
 
     def patch(self, patches: Sequence[Patch]) -> None:
         Patcher(self._table, self._shape, self._where).patch(patches)
+
+    def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        return Patcher(self._table, self._shape, self._where).exchange(id, held, change)
 
     def delete(self, addresses: Sequence[Address]) -> None:
         writes = []

@@ -14,8 +14,10 @@ from typing import Any
 import msgspec
 
 from migrator.errors import Terminal, Transient
+from migrator.exchange import Change as Asked
+from migrator.exchange import is_still, made_of
 from migrator.model.block import Block, Patch
-from migrator.model.value import show
+from migrator.model.value import Value, show
 from migrator.stores.dynamodb.codec import Av, Item, Unreadable
 from migrator.stores.dynamodb.item import ItemShape
 from migrator.stores.dynamodb.options import REST, SIDE
@@ -185,23 +187,36 @@ class Patcher:
                 old = self._shape.decode(found)
             except Unreadable as error:
                 raise unreadable(patch.id, error, self._where) from None
-            entries = {p: x for p, x in old.entries.items() if p not in patch.unset} | patch.set
-            new, raw = self._shape.encode(Block(old.id, entries, old.expires))
-            condition, names, values = _unchanged(found, new)
-            if self._table.put_if(
-                raw,
-                patch.id,
-                ConditionExpression=condition,
-                ExpressionAttributeNames=names,
-                ExpressionAttributeValues=values,
-            ):
+            new, raw = self._shape.encode(made_of(old, patch))
+            if self._table.put_if(raw, patch.id, **_unchanged(found, new)):
                 return
         raise Transient(f"{show(patch.id)}: others keep writing it", where=self._where)
 
+    def exchange(self, id: Value, held: Block | None, change: Asked) -> bool:
+        """Change an item that holds this block, or make one where there is none."""
+        name = self._table.options.hash.name
+        at = {name: self._shape.key(id)[0]}
+        found = self._table.get(at)
+        try:
+            old = None if found is None else self._shape.decode(found)
+        except Unreadable as error:
+            raise unreadable(id, error, self._where) from None
+        if not is_still(old, held):
+            return False
+        if change is None:
+            return found is None or self._table.delete_if(at, id, **_unchanged(found, {}))
+        new, raw = self._shape.encode(made_of(old or Block(id, {}), change))
+        if found is not None:
+            return self._table.put_if(raw, id, **_unchanged(found, new))
+        absent = {"ConditionExpression": "attribute_not_exists(#k)"}
+        return self._table.put_if(raw, id, ExpressionAttributeNames={"#k": name}, **absent)
 
-def _unchanged(found: Item, new: Item) -> tuple[str, dict[str, str], dict[str, Av]]:
+
+def _unchanged(found: Item, new: Item) -> dict[str, Any]:
     """The condition that an item still is what was read, as far as putting it would lose."""
-    names, values, parts = {}, {}, []
+    names: dict[str, str] = {}
+    values: dict[str, Av] = {}
+    parts: list[str] = []
     for i, name in enumerate(sorted({*found, *new})):
         names[f"#{i}"] = name
         if name in found:
@@ -209,4 +224,8 @@ def _unchanged(found: Item, new: Item) -> tuple[str, dict[str, str], dict[str, A
             parts.append(f"#{i}=:{i}")
         else:
             parts.append(f"attribute_not_exists(#{i})")
-    return " AND ".join(parts), names, values
+    return {
+        "ConditionExpression": " AND ".join(parts),
+        "ExpressionAttributeNames": names,
+        "ExpressionAttributeValues": values,
+    }

@@ -287,6 +287,25 @@ class Table:
             return False
         return True
 
+    def delete_if(self, key: Item, name: object, **request: Any) -> bool:
+        """Remove one item under a condition; whether the condition held."""
+        try:
+            self.wire.call(
+                "DeleteItem",
+                {
+                    "TableName": self.name,
+                    "Key": key,
+                    "ReturnConsumedCapacity": "TOTAL",
+                    **request,
+                },
+                self.where,
+                key=name,
+                writing=True,
+            )
+        except Condition:
+            return False
+        return True
+
     def put_if(self, item: bytes, name: object, **request: Any) -> bool:
         """Put one item under a condition; whether the condition held."""
         try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from migrator.errors import MigratorError, Refused
+from migrator.exchange import Change, is_still
 from migrator.model.block import Address, Block, Patch
 from migrator.model.move import At
 from migrator.model.rules import Entries
@@ -259,6 +260,22 @@ class RedisCollection:
     def patch(self, patches: Sequence[Patch]) -> None:
         for patch in patches:
             self._form.patch(patch)
+
+    def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        key = self._form.key(id)
+        encoded = self._form.encode(change) if isinstance(change, Block) else None
+        with self._wire.watching(key) as session:
+            self._form.watch(session, key)
+            # Read on another connection, but after the watch began: that is what counts.
+            (found,) = self._reader.read([id])
+            if not is_still(found, held):
+                return False
+            if isinstance(change, Patch):
+                commands = self._form.patching(session, key, change)
+            else:
+                nothing = change is None and found is None
+                commands = [] if nothing else self._form.replacing(session, key, encoded)
+            return not commands or session.commit(commands) is not None
 
     def delete(self, addresses: Sequence[Address]) -> None:
         self._form.delete(list({self._form.key(address.id): None for address in addresses}))

@@ -171,6 +171,10 @@ class KeysForm(OneKey):
             found[unit.key] = replies[0]
         return found
 
+    def replacing(self, session: Session, key: bytes, block: Encoded | None) -> list[Command]:
+        (before,) = session.ask(("HKEYS", key))
+        return self._replacing(key, before, block)
+
     def _replacing(
         self, key: bytes, before: Sequence[bytes], block: Encoded | None
     ) -> list[Command]:

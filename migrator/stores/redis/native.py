@@ -221,10 +221,19 @@ class NativeForm(OneKey):
     def _check(self, patch: Any) -> None:
         """What fits is known only with the whole block."""
 
-    def _changes(self, session: Session, key: bytes, patch: Any) -> list[Command]:
+    def watch(self, session: Session, key: bytes) -> None:
         id_ = self._lead.id(key) or b""
         if self._others:
             session.ask(("WATCH", *(part.key(id_) for part in self._others)))
+
+    def replacing(self, session: Session, key: bytes, block: Encoded | None) -> list[Command]:
+        if block is not None:
+            return self._whole(block)
+        id_ = self._lead.id(key) or b""
+        return [("UNLINK", *(part.key(id_) for part in self._parts))]
+
+    def _changes(self, session: Session, key: bytes, patch: Any) -> list[Command]:
+        self.watch(session, key)
         found = self._gathered(key, session.ask(*self._reading(key)))
         if not isinstance(found, Raw):
             raise self._absent(key) if found is None else found
