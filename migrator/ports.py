@@ -97,7 +97,8 @@ class Capabilities:
     """What a store can do, as data.
 
     ``in_process``: its work is computing in this process, which several threads only take turns
-    at, and no waiting for a server.
+    at, and no waiting for a server. ``reads_through``: blocks cost it much less page by page than
+    by their keys.
     """
 
     layouts: Mapping[str, LayoutFacts]
@@ -111,6 +112,7 @@ class Capabilities:
     expiry: bool = False
     transactions: bool = False
     in_process: bool = False
+    reads_through: bool = False
 
     def at(self, layout: Layout | None) -> Capabilities:
         """What holds in one layout; None stands for the default one."""
@@ -300,8 +302,11 @@ class Rates:
 class Metered(Protocol):
     """A collection whose server counts units of capacity; beside ``Collection``."""
 
+    def measure(self, block: Block) -> tuple[int, Units]:
+        """As ``size``, and what it takes to put the block where none lies, indexes included."""
+
     def units(self, new: Block | None, old: Block | None) -> Units:
-        """What it takes to make a block another one, indexes included; None for no block."""
+        """What it takes to make a block another one; None for no block."""
 
     def scan_units(self) -> int:
         """What it takes to read the whole collection as it lies now."""

@@ -14,6 +14,7 @@ from migrator.model.rules import CorruptBlock
 from migrator.model.value import Record
 from migrator.planning.tally import key_bytes
 from migrator.ports import Collection, Roomier
+from migrator.retry import Retry
 from migrator.route import Route
 
 # Each is cut and measured by each of the ways, so not all of very many are tried.
@@ -27,8 +28,9 @@ class Elsewhere:
     What is left are the ways that took every block tried, the plainest first.
     """
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: Route, retry: Retry) -> None:
         self._route = route
+        self._retry = retry
         self._ways: list[Collection] | None = None
         self._tried = 0
 
@@ -71,7 +73,7 @@ class Elsewhere:
     def _takes(self, way: Collection, aggregate: Aggregate) -> bool:
         limits = self._route.target_store.capabilities.at(way.at.layout).limits
         try:
-            size = way.size(cut(aggregate, way.at.rules(way.cls)))
+            size = self._retry(way.size, cut(aggregate, way.at.rules(way.cls)))
         except (DoesNotFit, Refused):
             return False
         taken = ((size, limits.block_bytes), (key_bytes(aggregate.id), limits.key_bytes))

@@ -36,6 +36,8 @@ class Metering:
             "archive": Rates() if self._archive is None else retry(self._archive.rates),
         }
         self._read_before = self._consumed()
+        # By the identity of blocks, which a page holds.
+        self._fresh: dict[int, Units] = {}
         self.copied = Units()
         self.archived = Units()
 
@@ -43,14 +45,30 @@ class Metering:
         source = max((each.consumed() for each in self._sources), default=0)
         return source, 0 if self._target is None else self._target.consumed()
 
-    def add(self, new: Block | None, old: Block | None, *, written: bool = True) -> None:
-        """A block of the target that is to be made, changed or removed, or is left as it is."""
+    def begin_page(self) -> None:
+        """Other blocks come."""
+        self._fresh.clear()
+
+    def size(self, block: Block) -> int:
+        """As ``Collection.size`` of the target; what the block takes is kept for this page."""
         if self._target is None:
-            return
-        units = self._retry(self._target.units, new, old if written else None)
-        if not written:
-            units = Units(read=units.read)
-        self.copied = _sum(self.copied, units)
+            return self._retry(self._route.target.size, block)
+        size, self._fresh[id(block)] = self._retry(self._target.measure, block)
+        return size
+
+    def create(self, block: Block) -> None:
+        """A block that was measured is to be made."""
+        self.copied = _sum(self.copied, self._fresh.get(id(block), Units()))
+
+    def leave(self, block: Block) -> None:
+        """A block that was measured lies there already."""
+        read = self._fresh.get(id(block), Units()).read
+        self.copied = _sum(self.copied, Units(read=read))
+
+    def change(self, new: Block | None, old: Block) -> None:
+        """A block is to be changed, or removed."""
+        if self._target is not None:
+            self.copied = _sum(self.copied, self._retry(self._target.units, new, old))
 
     def add_archived(self, block: Block) -> None:
         """A block that goes into the archive."""

@@ -89,7 +89,7 @@ class Surveyor:
         self._shown = {"create": 0, "change": 0}
         self._capabilities = route.target_store.capabilities.at(route.move.target.layout)
         self._unfit = 0
-        self._elsewhere = Elsewhere(route)
+        self._elsewhere = Elsewhere(route, retry)
         told = (How.REFUSED,) if route.tags.anywhere else (How.REFUSED, How.TAGGED)
         self.found = Survey(kinds=Kinds(route.target, self._capabilities, told))
         self._metering = self.found.metering = Metering(route, retry)
@@ -163,6 +163,7 @@ class Surveyor:
 
     def _page(self, blocks: list[Block]) -> None:
         expected: list[Block] = []
+        self._metering.begin_page()
         for block in blocks:
             self.found.read += 1
             unfit = self._unfit
@@ -222,7 +223,7 @@ class Surveyor:
 
     def _fits(self, block: Block, name: str) -> bool:
         """Count kinds and sizes of a block; whether the target can hold it."""
-        route, found = self.route, self.found
+        found = self.found
         assert found.kinds is not None
         odd, nesting = False, 0
         for path, value in block.entries.items():
@@ -234,7 +235,7 @@ class Surveyor:
         key = key_bytes(block.id)
         try:
             # Asked of the server, where what lies there says how the block would.
-            size = self.retry(route.target.size, block)
+            size = self._metering.size(block)
         except DoesNotFit as error:
             over = list(self._over(key=key, nesting=nesting))
             for code, text in over or [("E103", error.what)]:
@@ -283,13 +284,13 @@ class Surveyor:
             found.create += 1
             found.added += len(new.entries)
             self._example(new, None, "create")
-            self._metering.add(new, None)
+            self._metering.create(new)
         elif same_block(new, old):
             found.leave += 1
-            self._metering.add(new, old, written=False)
+            self._metering.leave(new)
         else:
             found.change += 1
-            self._metering.add(new, old)
+            self._metering.change(new, old)
             changes = entry_changes(old.entries, new.entries)
             found.added += len(changes.added)
             found.changed += len(changes.changed)
@@ -337,7 +338,7 @@ class Surveyor:
                     if self.collisions.expects(block.id):
                         continue  # what stands under a key that is made is changed, not deleted
                     found.delete += 1
-                    self._metering.add(None, block)
+                    self._metering.change(None, block)
                     if self.full:
                         self.sink(self._deleted(block))
                     found.removed += len(block.entries)

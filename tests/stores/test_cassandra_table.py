@@ -16,12 +16,14 @@ from cassandra.cluster import Cluster
 
 from migrator import At, cassandra_table, projection
 from migrator.errors import DoesNotFit, Refused, Terminal
+from migrator.heavy import KEPT, Heavy
 from migrator.model import value as v
 from migrator.model.block import Address, Block
 from migrator.model.move import Layout
 from migrator.model.value import Int64, Record, Value
 from migrator.ports import Collection, Store, StoreSettings
 from migrator.stores import cassandra
+from migrator.stores.cassandra import table_facts
 from migrator.testing.contract.harness import assert_holds, assert_same, scan
 from tests.contract import servers
 
@@ -534,7 +536,7 @@ def test_declarations_that_do_not_agree(store: Store, options: dict[str, Any]) -
 
 def test_partitions_that_would_be_too_large_are_told() -> None:
     from migrator.stores.cassandra import table_partitions as partitions
-    from migrator.stores.cassandra.table_rows import Row, Rows
+    from migrator.stores.cassandra.table_rows import Rows
     from migrator.stores.cassandra.table_shape import shape_of
     from migrator.stores.cassandra.table_spec import spec_of
 
@@ -552,6 +554,32 @@ def test_partitions_that_would_be_too_large_are_told() -> None:
     assert list(told) == ["cassandra-partition-rows"]
     assert "1 partitions" in told["cassandra-partition-rows"]
     assert "200,000" in told["cassandra-partition-rows"]
-    for i in range(partitions.KEPT * 2):
-        counted.add(Row(i, {"player": str(i).encode(), "id": b""}))
-    assert len(counted._held) <= partitions.KEPT
+    # Rows of 60 kB: fewer of them make a partition too large.
+    wide = partitions.Partitions(shape)
+    for i in range(60):
+        wide.add(rows.row(block(i, id=i, player="a" * 60_000 if i % 3 else f"p{i}")))
+    assert list(wide.findings(1_500)) == []
+    (told_of,) = wide.findings(3_000)
+    assert told_of[:2] == ("warning", "cassandra-partition-bytes")
+    assert "1 partitions would have over 100 MB, the largest about 114 MB" in told_of[2]
+
+
+def test_the_heavy_of_very_many_keys_are_found_in_bounded_memory() -> None:
+    counted = Heavy()
+    for i in range(KEPT * 2):
+        counted.add(str(i).encode(), 1)
+        counted.add(b"heavy", 10)
+    assert len(counted) <= KEPT
+    heaviest = max(counted.of(KEPT * 4))
+    assert KEPT * 2 * 0.9 < heaviest[0] <= KEPT * 2
+
+
+def test_a_partition_that_is_too_large_already_is_told(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = made(store, key="id", columns={"id": "int"})
+    told = "cassandra-partition"
+    assert told not in {code for _, code, _ in collection.findings()}
+    # Any is over less than nothing; what a server has is told by itself alone.
+    monkeypatch.setattr(table_facts, "_LARGE_MIB", -1)
+    assert told in {code for _, code, _ in collection.findings()}

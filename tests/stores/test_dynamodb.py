@@ -18,7 +18,7 @@ from migrator.errors import DoesNotFit, Refused, Terminal, Transient
 from migrator.model.block import Address, Aggregate, Block, Patch, cut
 from migrator.model.canonical import equal
 from migrator.model.value import Record, Value
-from migrator.ports import Collection, Metered, Rates, Store, StoreSettings
+from migrator.ports import AsTarget, Collection, Metered, Rates, Store, StoreSettings
 from migrator.stores import dynamodb
 from migrator.stores.dynamodb import wire
 from tests.conftest import server_url
@@ -498,3 +498,66 @@ def test_units_of_a_table_are_those_of_its_own_indexes(make: Make, store: Store)
     assert isinstance(games, Metered)
     assert games.units(cut_for(games, "a", {"id": "a", "first": "mary"}), None).write == 2
     assert games.rates() == Rates(read=5, write=7)
+
+
+BY_DAY = ("DAY#{day}", "GAME#{id}#{entry}")
+
+
+def game_of(day: str, number: int) -> Record:
+    return {"id": f"{number}", "day": day, "text": "x" * 20_000}
+
+
+@pytest.mark.parametrize(
+    ("keys", "local", "codes"),
+    [
+        (BY_DAY, ["n:N"], ["dynamodb-collection-size", "dynamodb-hot-partition"]),
+        (BY_DAY, [], ["dynamodb-hot-partition"]),
+        (("GAME#{id}", "{entry}"), ["n:N"], []),  # one block alone has this key
+    ],
+)
+def test_partition_keys_that_would_hold_too_much_are_told(
+    store: Store, keys: tuple[str, str], local: list[str], codes: list[str]
+) -> None:
+    indexes = [index(f"by-{name[0]}", sort=name, local=True) for name in local]
+    layout = item_collection(*keys, indexes=indexes)
+    games = store.collection("Game", At("dynamo", "test_partitions", ["/Game/*"], layout))
+    assert isinstance(games, AsTarget)
+    size = 0
+    for number in range(100):
+        day = "today" if number % 3 else f"{number}"
+        size += games.size(cut_for(games, f"{number}", game_of(day, number)))
+
+    def told(times: int) -> dict[str, tuple[str, str]]:
+        found = games.target_findings(100 * times, size * times)
+        return {code: (severity, text) for severity, code, text in found}
+
+    # 66 blocks of 20 KB; of 10 GB a local index takes half.
+    assert told(1) == told(30) == {}
+    found = told(5_000)
+    assert sorted(found) == codes
+    if "dynamodb-collection-size" in codes:
+        severity, text = found["dynamodb-collection-size"]
+        assert severity == "error"
+        assert "1 partition keys would get over 10 GB" in text
+        assert "dynamodb-collection-size" not in told(3_000)
+    if codes:
+        severity, text = found["dynamodb-hot-partition"]
+        assert severity == "warning"
+        assert "gets 330,000 of 500,000 blocks" in text
+        assert "takes 108 minutes" in text
+
+
+def test_sort_keys_that_sort_otherwise_than_their_elements_are_told(store: Store) -> None:
+    def told(template: str, rounds: int) -> dict[str, tuple[str, str]]:
+        layout = item_collection("GAME#{id}", entries={"rounds[*]": template})
+        games = store.collection("Game", At("dynamo", "test_padding", ROUNDS, layout))
+        games.size(cut_for(games, "a", {"rounds": [{"n": n} for n in range(rounds)]}))
+        return {code: (severity, text) for severity, code, text in games.findings()}
+
+    assert told("ROUND#{index:02}", 100) == {}
+    severity, text = told("ROUND#{index:02}", 101)["dynamodb-padding"]
+    assert severity == "warning"
+    assert "rounds[*] up to index 100" in text
+    severity, text = told("ROUND#{index}", 3)["dynamodb-unpadded"]
+    assert severity == "note"
+    assert "element 10 sorts before element 2" in text

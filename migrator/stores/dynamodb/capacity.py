@@ -43,6 +43,15 @@ class Meter:
             return self._table.options.indexes
         return list(_described(self._found))
 
+    def fresh(self, item: Item, size: int) -> int:
+        """Write units to put an item of this size where none lies."""
+        total = write_units(size)
+        for index in self.indexes:
+            entry = self._entry(index, item)
+            if entry is not None:
+                total += write_units(size if entry is item else item_size(entry))
+        return total
+
     def put(self, new: Item | None, old: Item | None) -> int:
         """Write units to put an item where another may lie; None for none."""
         there = [item for item in (new, old) if item is not None]

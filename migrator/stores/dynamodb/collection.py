@@ -164,6 +164,11 @@ class ItemCollection:
     def size(self, block: Block) -> int:
         return sizes.item_size(self._shape.item(block))
 
+    def measure(self, block: Block) -> tuple[int, Units]:
+        item = self._shape.item(block)
+        size = sizes.item_size(item)
+        return size, Units(self._meter.fresh(item, size), 0, read_units(size))
+
     def units(self, new: Block | None, old: Block | None) -> Units:
         after, before = (None if b is None else self._shape.item(b) for b in (new, old))
         read = 0 if after is None else read_units(sizes.item_size(after))

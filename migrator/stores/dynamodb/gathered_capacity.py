@@ -9,6 +9,7 @@ from migrator.ports import Units
 from migrator.stores.dynamodb.capacity import Meter, read_units
 from migrator.stores.dynamodb.codec import Item
 from migrator.stores.dynamodb.gathered import NEW, GatheredShape, Head
+from migrator.stores.dynamodb.options import SIDE
 from migrator.stores.dynamodb.places import Place
 from migrator.stores.dynamodb.side import Side
 from migrator.stores.dynamodb.sizes import item_size
@@ -25,62 +26,80 @@ class GatheredMeter:
         self._meter = meter
         self._shape = shape
         self._located = located
+        self._stamp_bytes = item_size(shape.stamped({}, _STAMP))
+
+    def fresh(self, place: Place, items: Items, sizes: Mapping[str, int]) -> Units:
+        """What the items of a block, of these sizes, take where none lies."""
+        write, size = self._created(place, items, sizes), sum(sizes.values())
+        # One request tells for many blocks that there is none.
+        return Units(write, 1 + self._located, self._read(size))
 
     def units(self, new: Block | None, old: Block | None) -> Units:
         """As ``Metered.units``."""
-        after = None if new is None else self._items(new)
-        before = None if old is None else self._items(old)
-        read = 0 if after is None else self._read(after[1])
-        if before is None:
-            # One request tells for many blocks that there is none.
-            return Units(self._created(after), 1 + self._located, read)
+        if old is None:
+            return Units() if new is None else self._alone(new)
+        at, before = self._shape.encode(old)
         # Read whole to see what differs; once more by who removes it.
-        look = self._read(before[1])
-        if after is None:
-            return Units(self._removed(before), look, read)
-        if after[0] != before[0]:
-            return Units(self._created(after) + self._removed(before), look + 1, read)
-        return Units(self._changed(after, before), 2 * look, read)
+        look = self._read(sum(_sizes(before).values()))
+        if new is None:
+            return Units(self._removed(at, before), look, 0)
+        place, after = self._shape.encode(new)
+        sizes = _sizes(after)
+        read = self._read(sum(sizes.values()))
+        if place != at:
+            write = self._created(place, after, sizes) + self._removed(at, before)
+            return Units(write, look + 1, read)
+        return Units(self._changed(place, after, before), 2 * look, read)
 
-    def _items(self, block: Block) -> tuple[Place, Items]:
-        """A block's items with what switching notes in them."""
+    def _alone(self, block: Block) -> Units:
         place, items = self._shape.encode(block)
+        return self.fresh(place, items, _sizes(items))
+
+    def _noted(self, place: Place, items: Items) -> Items:
+        """The items with what switching notes in them."""
         head_sk = self._head(place)
         held = {sk: self._shape.stamped(x, _STAMP) for sk, x in items.items() if sk != head_sk}
-        head, said = items[head_sk], Head.of(Side.of(items[head_sk]))
-        if said is not None:
-            said.check = _STAMP
-            head = self._shape.headed(head, said)
-        return place, held | {head_sk: head}
+        return held | {head_sk: self._checked(items[head_sk])}
+
+    def _checked(self, head: Item) -> Item:
+        said = Head.of(Side.of(head))
+        if said is None:
+            return head
+        said.check = _STAMP
+        return self._shape.headed(head, said)
 
     def _head(self, place: Place) -> str:
         return place.prefix + self._shape.places.head
 
-    def _read(self, items: Items) -> int:
+    def _read(self, size: int) -> int:
         """A query for all of them; a locator is asked before it, and for each key of a scan."""
-        return read_units(sum(map(item_size, items.values()))) + 2 * self._located
+        return read_units(size) + 2 * self._located
 
     def _bare(self, place: Place, head: Item) -> Item:
         """A head of which only that it is new is known."""
         options = self._shape.options
-        marks = {name: head[name] for name in options.reserved & head.keys() if name != "_migrator"}
+        marks = {name: head[name] for name in options.reserved & head.keys() if name != SIDE}
         at = self._shape.places.key(place, self._head(place))
         return self._shape.headed(marks | at, Head(state=NEW))
 
-    def _created(self, made: tuple[Place, Items] | None) -> int:
-        if made is None:
-            return 0
-        place, items = made
-        head_sk = self._head(place)
+    def _created(self, place: Place, items: Items, sizes: Mapping[str, int]) -> int:
+        head_sk, total = self._head(place), 0
         begun = self._bare(place, items[head_sk]) if len(items) > 1 else None
-        total = 0 if begun is None else self._meter.put(begun, None)
-        total += sum(self._meter.put(x, None) for sk, x in items.items() if sk != head_sk)
+        if begun is not None:
+            total += self._meter.fresh(begun, item_size(begun))
+        for sk, item in items.items():
+            if sk == head_sk:
+                total += self._meter.put(self._checked(item), begun)
+                continue
+            size = sizes[sk] + self._stamp_bytes
+            if SIDE in item:
+                size = item_size(self._shape.stamped(item, _STAMP))
+            total += self._meter.fresh(item, size)
         # The locator notes a block before it is written, and after.
-        return total + self._meter.put(items[head_sk], begun) + 2 * self._located
+        return total + 2 * self._located
 
-    def _removed(self, made: tuple[Place, Items]) -> int:
-        place, items = made
-        head_sk = self._head(place)
+    def _removed(self, place: Place, bare_items: Items) -> int:
+        items, head_sk = self._noted(place, bare_items), self._head(place)
         head, total = items[head_sk], int(self._located)
         if len(items) > 1:
             bare = self._bare(place, head)
@@ -89,9 +108,9 @@ class GatheredMeter:
         total += sum(self._meter.put(None, x) for sk, x in items.items() if sk != head_sk)
         return total + self._meter.put(None, head)
 
-    def _changed(self, after: tuple[Place, Items], before: tuple[Place, Items]) -> int:
+    def _changed(self, place: Place, after: Items, before: Items) -> int:
         """One item is changed as it is; several wait under keys of their own at first."""
-        (place, new), (_, old) = after, before
+        new, old = self._noted(place, after), self._noted(place, before)
         put, head_sk = self._meter.put, self._head(place)
         changed = {sk for sk in new.keys() | old.keys() if new.get(sk) != old.get(sk)}
         heads = put(new[head_sk], old[head_sk])
@@ -103,3 +122,7 @@ class GatheredMeter:
             return finals + heads
         waiting = [new[sk] for sk in apart & new.keys()]
         return finals + 2 * heads + sum(put(x, None) + put(None, x) for x in waiting)
+
+
+def _sizes(items: Items) -> dict[str, int]:
+    return {sk: item_size(item) for sk, item in items.items()}

@@ -21,6 +21,7 @@ from migrator.stores.dynamodb.gathered import GatheredShape, Gatherer, Seen
 from migrator.stores.dynamodb.gathered_capacity import GatheredMeter
 from migrator.stores.dynamodb.locator import Locator, find_all
 from migrator.stores.dynamodb.options import SIDE, Options
+from migrator.stores.dynamodb.partitions import PartitionKeys
 from migrator.stores.dynamodb.places import Place
 from migrator.stores.dynamodb.ranges import after, segments, unreadable
 from migrator.stores.dynamodb.switching import Switcher
@@ -162,6 +163,9 @@ class GatheredCollection:
         self._walker = Walker(self._table, self._shape, self._locator)
         self._switcher = Switcher(self._table, self._shape, self._walker.look, self._where)
         self._meter = Meter(self._table)
+        located = self._locator is not None
+        self._units = GatheredMeter(self._meter, self._shape, located=located)
+        self._partitions = PartitionKeys(places)
         # Whether nothing lay in the table when this handle first wrote there.
         self._was_empty: bool | None = None
 
@@ -386,12 +390,25 @@ class GatheredCollection:
     # ------------------------------------------------------------ what fits
 
     def size(self, block: Block) -> int:
-        _, items = self._shape.encode(block)
-        return sum(map(sizes.item_size, items.values()))
+        return sum(self._counted(block)[2].values())
+
+    def _counted(self, block: Block) -> tuple[Place, Mapping[str, Item], Mapping[str, int]]:
+        """The items of a block and their sizes, by sort key."""
+        place, items = self._shape.encode(block)
+        by_key = {sk: sizes.item_size(item) for sk, item in items.items()}
+        # A plan asks this of every block: so it learns which partitions would be too large.
+        self._partitions.add(place, sum(by_key.values()))
+        return place, items, by_key
+
+    def target_findings(self, blocks: int, size: int) -> Iterable[tuple[str, str, str]]:
+        return self._partitions.findings(blocks, size, self._meter.indexes)
+
+    def measure(self, block: Block) -> tuple[int, Units]:
+        place, items, by_key = self._counted(block)
+        return sum(by_key.values()), self._units.fresh(place, items, by_key)
 
     def units(self, new: Block | None, old: Block | None) -> Units:
-        located = self._locator is not None
-        return GatheredMeter(self._meter, self._shape, located=located).units(new, old)
+        return self._units.units(new, old)
 
     def scan_units(self) -> int:
         located = 0 if self._locator is None else self.statistics().blocks
