@@ -122,7 +122,7 @@ def run_told(run: Run) -> RunTold:
 
 def results() -> dict[str, object]:
     """The type of each command's result, by the words of the command."""
-    from migrator.commands import Applied, Current, KindRow, RunStatus, StoreStatus, Watched
+    from migrator.commands import Applied, Current, KindRow, Paced, RunStatus, StoreStatus, Watched
     from migrator.engine.verify import Verification
     from migrator.model.plan import Plan
     from migrator.revisions import Checked
@@ -145,6 +145,9 @@ def results() -> dict[str, object]:
         "verify": list[Verification],
         "status": list[RunStatus],
         "status --watch": Watched,
+        "throttle": Paced,
+        "pause": Paced,
+        "resume": Paced,
         "cutover": Applied,
         "rollback": Applied,
         "abort": RunTold,

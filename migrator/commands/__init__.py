@@ -6,6 +6,7 @@ database of one environment, opened as they are needed.
 
 from migrator.commands.applying import apply
 from migrator.commands.live import mirror
+from migrator.commands.pacing import Paced, pause, resume, throttle
 from migrator.commands.pings import KindRow, StoreStatus, kinds, stores
 from migrator.commands.plans import (
     Progress,
@@ -40,6 +41,7 @@ __all__ = [
     "Current",
     "KindRow",
     "Outlook",
+    "Paced",
     "Progress",
     "Project",
     "RunStatus",
@@ -64,12 +66,14 @@ __all__ = [
     "kinds",
     "mirror",
     "new",
+    "pause",
     "pending",
     "plan",
     "plan_file",
     "plan_to_file",
     "quarantine",
     "reach",
+    "resume",
     "retry_quarantined",
     "rollback",
     "save_plan",
@@ -78,6 +82,7 @@ __all__ = [
     "status",
     "stores",
     "subject",
+    "throttle",
     "unfinished",
     "verify_run",
     "watch",

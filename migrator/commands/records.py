@@ -9,7 +9,7 @@ import msgspec
 from migrator.commands.project import Project
 from migrator.commands.started import frozen_plan
 from migrator.model.phase import Phase
-from migrator.state import LiveState, Run
+from migrator.state import LiveState, Run, read_pace
 
 # After so many seconds without a word no mirror is at work.
 SILENT = 10.0
@@ -28,7 +28,8 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one run stands. ``changed``: when it got there, in seconds since 1970."""
+    """Where one run stands. ``changed``: when it got there, in seconds since 1970. ``paused`` and
+    ``throttle`` (blocks a second, null for no bound) hold back the copying."""
 
     run: str
     revision: str
@@ -42,6 +43,8 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     planned: int
     quarantined: int
     next: str
+    paused: bool = False
+    throttle: float | None = None
     live: LiveStatus | None = None
 
 
@@ -55,7 +58,7 @@ def status(project: Project, name: str | None = None) -> list[RunStatus]:
 
 
 def _status(project: Project, run: Run) -> RunStatus:
-    made = frozen_plan(run)
+    made, pace = frozen_plan(run), read_pace(project.control, run.id)
     sides = [[str(getattr(m, side)) for m in made.moves] for side in ("source", "target")]
     primary, mirror = sides if run.primary == "source" else reversed(sides)
     tasks = [
@@ -76,6 +79,8 @@ def _status(project: Project, run: Run) -> RunStatus:
         planned=sum(m.read for m in made.moves),
         quarantined=len(project.control.quarantined(run.id)),
         next=_next(run),
+        paused=pace.paused,
+        throttle=pace.rate,
         live=_live(project, run) if run.live and not run.phase.ended else None,
     )
 

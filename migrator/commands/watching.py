@@ -100,6 +100,8 @@ class Trend:
             return None, None, "the keys of both sides are compared anew"
         if self._span < GUESS_AFTER:
             return None, None, "it was not watched for long enough"
+        if left and run.paused:
+            return False, None, "the copy is paused"
         if left and not rate:
             known = self._span > WINDOW / 2
             return (False if known else None), None, f"nothing was copied in {self._span:.0f} s"

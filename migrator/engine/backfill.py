@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from migrator.engine.points import reached
+from migrator.engine.throttle import Throttle
 from migrator.engine.work import Scene, carry_out, log
 from migrator.errors import DoesNotFit, Refused
 from migrator.model.block import Address, Block
@@ -21,7 +22,7 @@ from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value, show
 from migrator.ports import Page
 from migrator.route import Route, ahead, extra_blocks, pages
-from migrator.state import Quarantined, Task, quarantine_key
+from migrator.state import Quarantined, Task, quarantine_key, read_pace
 
 COUNTED = (
     "read", "spread", "create", "change", "leave", "delete", "quarantined", "archived", "parts",
@@ -61,7 +62,8 @@ def backfill(scene: Scene, route: Route) -> dict[str, int]:
     reached("backfill.listed")
     done = sum(task.counts.get("read", 0) for task in tasks)
     scene.watcher.begins("backfill", route.cls, done, planned.read)
-    carry_out(scene, tasks, lambda task: _Backfill(scene, route, task).run())
+    throttle = Throttle(lambda: scene.retry(read_pace, scene.control, scene.run.id))
+    carry_out(scene, tasks, lambda task: _Backfill(scene, route, task, throttle).run())
     if not planned.fresh:
         extra = scene.tasks(route, "delete", lambda: scene.retry(route.target.split, 1))
         carry_out(scene, extra, lambda task: _delete_extra(scene, route, task))
@@ -82,10 +84,11 @@ def counts(scene: Scene, route: Route) -> dict[str, int]:
 class _Backfill:
     """One range on its way."""
 
-    def __init__(self, scene: Scene, route: Route, task: Task) -> None:
+    def __init__(self, scene: Scene, route: Route, task: Task, throttle: Throttle) -> None:
         self.scene = scene
         self.route = route
         self.task = task
+        self.throttle = throttle
         self.planned = scene.planned(route)
 
     def run(self) -> None:
@@ -93,6 +96,7 @@ class _Backfill:
         limit = self.planned.page
         source = self.route.source
         for page in ahead(pages(source, task.range, task.position, limit, scene.retry)):
+            self.throttle.wait(scene.check)
             scene.check()
             reached("backfill.read")
             intent = self.task.intent
@@ -108,6 +112,7 @@ class _Backfill:
             reached("backfill.written")
             self._archive(batch)
             self._checkpoint(page, batch.counts)
+            self.throttle.copied(batch.counts["read"])
         reached("backfill.task_done")
 
     def _cut(self, page: Page) -> Batch:

@@ -25,12 +25,13 @@ from migrator.engine.points import reached
 from migrator.engine.reconcile import Done
 from migrator.engine.run import refuse_filled, refuse_unequal
 from migrator.engine.swap import Swap, SwapTerms, mend, swap
+from migrator.engine.throttle import Throttle
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Scene
 from migrator.errors import Interrupted, MigratorError
 from migrator.model.phase import Phase
 from migrator.route import Route
-from migrator.state import LiveState, Request, Run, Task
+from migrator.state import LiveState, Request, Run, Task, read_pace
 
 log = structlog.get_logger("migrator.mirror")
 
@@ -73,6 +74,7 @@ class Mirror:
         self.scene = scene
         self.live = LiveState(scene.control, scene.run.id)
         self.lanes = [Lane(scene, route, self.live, request_life) for route in scene.routes]
+        self.throttle = Throttle(lambda: scene.retry(read_pace, scene.control, scene.run.id))
         self._swapped: Swap | None = None
         self._verified: list[Verification] = []
         self._verifying: _Verifying | None = None
@@ -154,7 +156,7 @@ class Mirror:
 
     def _patience(self) -> float:
         """How long to wait for a touch: not at all while pages are to be copied."""
-        return 0.0 if self._next_page() is not None else IDLE
+        return 0.0 if self._next_page() is not None and self.throttle.ready() else IDLE
 
     # ------------------------------------------------------------------ towards a phase
 
@@ -241,6 +243,8 @@ class Mirror:
                 self.scene.watcher.ends("backfill", self._copying.route.cls)
             self.reach(Phase.BACKFILLED)
             return
+        if not self.throttle.ready():
+            return  # touches alone are acted on
         lane, task = found
         if self._copying is not lane:
             self._copying = lane
@@ -248,7 +252,7 @@ class Mirror:
             self.scene.watcher.begins(
                 "backfill", lane.route.cls, read, self.scene.planned(lane.route).read
             )
-        route, limit = lane.route, self.scene.planned(lane.route).page
+        route, limit = lane.route, self.throttle.limit(self.scene.planned(lane.route).page)
         page = self.scene.retry(route.source.page, task.range, task.position, limit)
         reached("page.read")
         done = lane.reconciler.page(page.blocks, page.damaged)
@@ -266,6 +270,7 @@ class Mirror:
             ),
         )
         reached("page.checkpointed")
+        self.throttle.copied(read)
         self.scene.watcher.advances("backfill", route.cls, read, page.bytes)
 
     # ------------------------------------------------------------------ comparing

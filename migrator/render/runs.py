@@ -118,7 +118,10 @@ def run_lines(run: RunStatus, now: float, complete: Callable[[str], str]) -> Ite
     yield Line(f"{run.revision}  {', '.join(run.classes)}   {since}   {sides}", style)
     if phase.rank < Phase.BACKFILLED.rank and run.planned:
         done = f"{run.read:,} of {blocks(run.planned)} copied"
-        yield Line(f"      {done} ({min(run.read / run.planned, 1):.0%})")
+        yield Line(f"      {done} ({min(run.read / run.planned, 1):.0%}){_pace(run)}")
+        if run.paused:
+            go_on = complete(f"migrator resume {run.revision}")
+            yield Line(f"      the copy is paused; let it go on:  {go_on}", "yellow")
     if run.quarantined:
         yield Line(
             f"      {blocks(run.quarantined)} in quarantine:  "
@@ -129,6 +132,10 @@ def run_lines(run: RunStatus, now: float, complete: Callable[[str], str]) -> Ite
         yield from _mirror(run, run.live, complete)
     if run.next:
         yield Line(f"      next:  {complete(run.next)}")
+
+
+def _pace(run: RunStatus) -> str:
+    return "" if run.throttle is None else f", at most {run.throttle:,g} blocks/s"
 
 
 def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) -> Iterator[Line]:

@@ -29,6 +29,8 @@ def change_line(each: Watched) -> tuple[str, Line]:
     parts = [run.revision, Phase(run.phase).words, f"primary {run.primary}"]
     if Phase(run.phase).rank < Phase.BACKFILLED.rank and run.planned:
         parts.append(f"{run.read:,}/{run.planned:,} copied")
+        parts += ["paused"] if run.paused else []
+        parts += [f"at most {run.throttle:,g}/s"] if run.throttle is not None else []
     if live is not None:
         works = live.silent is not None and live.silent <= SILENT
         parts.append(f"lag {live.lag:.1f} s" if works else "no mirror")

@@ -10,16 +10,20 @@ from migrator.state.control import (
 )
 from migrator.state.lease import Lease
 from migrator.state.live import LiveState, Position, Request
+from migrator.state.pace import Pace, keep_pace, read_pace
 
 __all__ = [
     "Control",
     "Lease",
     "LiveState",
+    "Pace",
     "Position",
     "Quarantined",
     "Request",
     "Run",
     "Task",
+    "keep_pace",
     "open_control",
     "quarantine_key",
+    "read_pace",
 ]

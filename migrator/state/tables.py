@@ -126,3 +126,11 @@ mirror = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("at", sa.Float, nullable=False),
 )
+
+pace = sa.Table(
+    "migrator_pace",
+    metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("rate", sa.Float),
+    sa.Column("paused", sa.Boolean, nullable=False),
+)

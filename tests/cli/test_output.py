@@ -135,7 +135,9 @@ def test_styles_are_for_terminals_alone(capsys: pytest.CaptureFixture[str]) -> N
 def test_json_has_the_documented_keys(shop: Project) -> None:
     calls = [
         "init below", "new More --repartition Game", "check", "history", "heads", "stores",
-        "stores --kinds", "plan 0001", "show 0001", "apply 0001 --yes", "status", "verify 0001",
+        "stores --kinds", "plan 0001", "show 0001",
+        "apply 0001 --yes --until dual_write", "throttle 0001 --rate 1000", "pause 0001",
+        "resume 0001", "apply 0001 --yes", "status", "verify 0001",
         "log 0001", "quarantine list 0001", "rollback 0001", "quarantine retry 0001",
         "abort 0001 --keep-target", "stamp 0001", "current", "plan 0002", "apply 0002 --yes",
         "finish 0002 --yes", "status --watch 0002", "stamp 0003", "plan", "apply",

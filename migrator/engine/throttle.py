@@ -1,0 +1,64 @@
+"""The throttle: pages are copied as fast as somebody said while the run goes on.
+
+It holds back the copying of what was there before, and nothing else: touches go on being
+mirrored, or what the feed holds would grow.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from migrator.state import Pace
+
+# How often to look what was said: it is obeyed within a second.
+LOOK_EVERY = 0.25
+WAIT = 0.05
+
+
+class Throttle:
+    """Says whether the next page may be copied. Threads may share one."""
+
+    def __init__(
+        self, look: Callable[[], Pace], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._look = look
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._pace = Pace()
+        self._looked: float | None = None
+        # Blocks that were copied ahead of the rate, and when that was so.
+        self._ahead = 0.0
+        self._at = clock()
+
+    def limit(self, page: int) -> int:
+        """The size of a page: at most what a second allows, so that the rate is an even one."""
+        rate = self._pace.rate
+        return page if rate is None else max(1, min(page, int(rate)))
+
+    def ready(self) -> bool:
+        """Whether a page may be copied now."""
+        with self._lock:
+            now = self._clock()
+            if self._looked is None or now - self._looked >= LOOK_EVERY:
+                self._pace, self._looked = self._look(), now
+            if self._pace.paused:
+                return False
+            if self._pace.rate is None:
+                self._ahead = 0.0
+                return True
+            self._ahead = max(0.0, self._ahead - (now - self._at) * self._pace.rate)
+            self._at = now
+            return not self._ahead
+
+    def copied(self, blocks: int) -> None:
+        """So many blocks went over."""
+        with self._lock:
+            self._ahead += blocks
+
+    def wait(self, check: Callable[[], None]) -> None:
+        """Wait until a page may be copied; ``check`` raises where the run is to stop."""
+        while not self.ready():
+            check()
+            time.sleep(WAIT)

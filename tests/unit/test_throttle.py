@@ -1,0 +1,66 @@
+"""How many blocks go over in how much time, by a clock of the test's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.engine.throttle import LOOK_EVERY, Throttle
+from migrator.errors import Interrupted
+from migrator.state import Pace
+
+
+class Copier:
+    """Copies pages of 50 blocks whenever it may, looking every 10 ms."""
+
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
+        self.now = 100.0
+        self.throttle = Throttle(lambda: self.pace, lambda: self.now)
+
+    def copied_in(self, seconds: float) -> int:
+        blocks = 0
+        for _ in range(round(seconds * 100)):
+            if self.throttle.ready():
+                page = self.throttle.limit(50)
+                self.throttle.copied(page)
+                blocks += page
+            self.now += 0.01
+        return blocks
+
+
+@pytest.mark.parametrize("rate", [5.0, 20.0, 400.0])
+def test_the_rate_is_kept(rate: float) -> None:
+    copier = Copier(Pace(rate))
+    assert copier.copied_in(60) == pytest.approx(60 * rate, rel=0.05)
+
+
+def test_a_page_takes_no_longer_than_a_second() -> None:
+    copier = Copier(Pace(5.0))
+    assert copier.copied_in(0.5) == 5
+    slow = Copier(Pace(0.5))
+    assert slow.copied_in(20) == 10
+
+
+def test_without_a_rate_nothing_is_held_back() -> None:
+    assert Copier(Pace()).copied_in(1) == 100 * 50
+
+
+def test_what_is_said_meanwhile_is_obeyed_at_the_next_look() -> None:
+    copier = Copier(Pace())
+    copier.copied_in(1)
+    copier.pace = Pace(paused=True)
+    assert copier.copied_in(10) <= LOOK_EVERY * 100 * 50
+    assert copier.copied_in(10) == 0
+    copier.pace = Pace(10.0)
+    assert copier.copied_in(60) == pytest.approx(600, rel=0.05)
+    copier.pace = Pace()
+    copier.copied_in(LOOK_EVERY)
+    assert copier.copied_in(1) == 100 * 50
+
+
+def test_who_waits_can_be_stopped() -> None:
+    def check() -> None:
+        raise Interrupted("stopped")
+
+    with pytest.raises(Interrupted):
+        Throttle(lambda: Pace(paused=True)).wait(check)
