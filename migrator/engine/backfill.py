@@ -8,11 +8,12 @@ what differs is written; what the page will do is noted before, so that counts s
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from migrator.engine.points import reached
 from migrator.engine.throttle import Throttle
+from migrator.engine.turns import Turns
 from migrator.engine.work import Scene, carry_out, log
 from migrator.errors import DoesNotFit, Refused
 from migrator.model.block import Address, Block
@@ -63,7 +64,12 @@ def backfill(scene: Scene, route: Route) -> dict[str, int]:
     done = sum(task.counts.get("read", 0) for task in tasks)
     scene.watcher.begins("backfill", route.cls, done, planned.read)
     throttle = Throttle(lambda: scene.retry(read_pace, scene.control, scene.run.id))
-    carry_out(scene, tasks, lambda task: _Backfill(scene, route, task, throttle).run())
+    if planned.shuffled:
+        left = [task for task in tasks if not task.done]
+        turns = Turns(_Backfill(scene, route, task, throttle).steps() for task in left)
+        carry_out(scene, left[: scene.workers], lambda _: turns.work())
+    else:
+        carry_out(scene, tasks, lambda task: _Backfill(scene, route, task, throttle).run())
     if not planned.fresh:
         extra = scene.tasks(route, "delete", lambda: scene.retry(route.target.split, 1))
         carry_out(scene, extra, lambda task: _delete_extra(scene, route, task))
@@ -92,10 +98,16 @@ class _Backfill:
         self.planned = scene.planned(route)
 
     def run(self) -> None:
+        """To its end; while a page is written the next one is read."""
+        for _ in self.steps(ahead):
+            pass
+
+    def steps(self, read: Callable[[Iterator[Page]], Iterator[Page]] = iter) -> Iterator[None]:
+        """Page by page, each with its checkpoint."""
         scene, task = self.scene, self.task
         limit = self.planned.page
         source = self.route.source
-        for page in ahead(pages(source, task.range, task.position, limit, scene.retry)):
+        for page in read(pages(source, task.range, task.position, limit, scene.retry)):
             self.throttle.wait(scene.check)
             scene.check()
             reached("backfill.read")
@@ -113,6 +125,7 @@ class _Backfill:
             self._archive(batch)
             self._checkpoint(page, batch.counts)
             self.throttle.copied(batch.counts["read"])
+            yield
         reached("backfill.task_done")
 
     def _cut(self, page: Page) -> Batch:

@@ -7,6 +7,7 @@ followed by a re-scan over the keys of both sides (R5).
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -14,10 +15,10 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from migrator.engine.points import reached
-from migrator.engine.reconcile import Reconciler
+from migrator.engine.reconcile import Foreign, Reconciler
 from migrator.engine.work import Scene
 from migrator.errors import FeedLost, Refused, Transient
-from migrator.journal import Feed, Fence, Fenced, Followed, Journal, Touches, journal_name
+from migrator.journal import Feed, Fence, Fenced, Followed, Journal, Touch, Touches, journal_name
 from migrator.model.canonical import encode
 from migrator.ports import Collection, Json
 from migrator.route import Route
@@ -31,6 +32,8 @@ _LONGEST_WAIT = 10.0
 _MOST = 500
 _GATHER = 0.2
 _REMEMBERED = 100
+# Seconds between two looks into the mirror's feed.
+_OVERHEAR = 0.25
 
 
 @dataclass
@@ -53,7 +56,13 @@ class Lane:
         self.live = live
         self.reconciler = Reconciler(scene, route, live, request_life)
         self.lag = 0.0
+        self.touched = 0
         self._readings: dict[str, _Reading] = {}
+        self._strange: dict[bytes, Touch] = {}
+        self._suspects: dict[bytes, Foreign] = {}
+        self._suspected = ""
+        self._overheard: Json = None
+        self._overheard_at = 0.0
 
     def side(self, side: str) -> Collection:
         return self.route.source if side == "source" else self.route.target
@@ -129,9 +138,12 @@ class Lane:
         reading = self._readings[side]
         self.scene.retry(reading.journal.drop)
         start = self.scene.retry(reading.journal.prepare)
-        # What the mirror's feed held were writes of our own.
-        scan = _scan_from_start() if side == self.scene.run.primary else None
-        self.live.keep(self.route.number, side, Position(start, scan))
+        # Also of the mirror's: somebody else may have written there.
+        self._overheard = None
+        self.live.keep(self.route.number, side, Position(start))
+        primary = self.scene.run.primary
+        if self.live.position(self.route.number, primary) is not None:
+            self._keep(primary, replace(self._kept(primary), scan=_scan_from_start()))
         reading.feed = reading.journal.open(start)
 
     # ------------------------------------------------------------------ reading
@@ -139,9 +151,7 @@ class Lane:
     def turn(self, primary: str, seconds: float) -> bool:
         """Act on what the primary's feed gives within so many seconds; whether there was any."""
         given = self._gather(primary, seconds)
-        mirror = OTHER[primary]
-        if mirror in self._readings:
-            self.pass_over(mirror, 0.0)  # it shows writes of our own
+        self._overhear(primary)
         if given is None:
             if self._readings[primary].feed is not None:
                 self.lag = 0.0
@@ -153,7 +163,9 @@ class Lane:
         reached("mirror.touched")
         self.reconciler.touched(primary, given.touches)
         reached("mirror.applied")
+        self.touched += len(given.touches)
         self._acknowledge(primary, given)
+        self._clear(given)
         self.lag = given.age + (time.monotonic() - began)
         self._readings[primary].marks.extend(given.marks)
         return True
@@ -163,6 +175,7 @@ class Lane:
         given = self._poll(side, seconds)
         if given is None:
             return None
+        feed = self._readings[side].feed
         touches = {encode(touch.key): touch for touch in given.touches}
         until = time.monotonic() + _GATHER
         while len(touches) < _MOST and time.monotonic() < until:
@@ -177,6 +190,8 @@ class Lane:
                 (), more.position or given.position, given.whole or more.whole,
                 [*given.marks, *more.marks], max(given.age, more.age),
             )  # fmt: skip
+        if self._readings[side].feed is not feed:
+            given.position = None  # of a feed that is no more
         return replace(given, touches=list(touches.values()))
 
     def _poll(self, side: str, seconds: float) -> Touches | None:
@@ -203,6 +218,50 @@ class Lane:
             return
         self._keep(side, replace(self._kept(side), feed=given.position))
         reading.feed.acknowledge(given.position)
+
+    # ------------------------------------------------------------------ the mirror's own feed
+
+    def _overhear(self, primary: str) -> None:
+        """Read the mirror's feed on, now and then. It shows writes of our own, and those of
+        somebody else, which are reconciled away (R11)."""
+        side = OTHER[primary]
+        if side not in self._readings or time.monotonic() < self._overheard_at + _OVERHEAR:
+            return
+        while (given := self._poll(side, 0.0)) is not None:
+            self._readings[side].marks.extend(given.marks)
+            self._overheard = given.position or self._overheard
+            if given.whole:
+                self._keep(primary, replace(self._kept(primary), scan=_scan_from_start()))
+            for touch in given.touches:
+                if not self.reconciler.wrote(touch.key):
+                    self._strange[encode(touch.key)] = touch
+            if len(self._strange) >= _MOST:
+                break
+        self._overheard_at = time.monotonic()
+        if self._strange:
+            found = self.reconciler.foreign(primary, list(self._strange.values()))
+            self._strange.clear()
+            if found:
+                self._suspect(primary, found)
+        if self._overheard is not None:
+            self._acknowledge(side, Touches(position=self._overheard))
+            self._overheard = None
+
+    def _suspect(self, primary: str, found: list[Foreign]) -> None:
+        """What differs may still be a write to the primary that was not acted on: its touch then
+        comes before a marker that is written now."""
+        self._suspects |= {encode(each.key): each for each in found}
+        self._suspected = f"foreign {secrets.token_hex(8)}"
+        self.journal(primary).mark(self._suspected)
+
+    def _clear(self, given: Touches) -> None:
+        """Tell of the suspects that no touch before the marker explains."""
+        for touch in given.touches:
+            self._suspects.pop(encode(touch.key), None)
+        if self._suspects and self._suspected in given.marks:
+            for each in self._suspects.values():
+                self.reconciler.tell(each)
+            self._suspects.clear()
 
     def pass_over(self, side: str, seconds: float) -> None:
         """Read a side's feed on, and act on nothing."""

@@ -20,7 +20,7 @@ import structlog
 
 from migrator.engine.ending import drop_copies, drop_sources, refuse_abort, refuse_not_cut_over
 from migrator.engine.holders import Holders
-from migrator.engine.lane import Lane
+from migrator.engine.lane import OTHER, Lane
 from migrator.engine.points import reached
 from migrator.engine.reconcile import Done
 from migrator.engine.run import refuse_filled, refuse_unequal
@@ -149,9 +149,9 @@ class Mirror:
         busy = False
         for lane in self.lanes:
             lane.attach(self.run.primary)
-            if self.run.phase is Phase.CUT_OVER:
-                # What was the primary stays attached, so that a late write to it is seen.
-                lane.attach("source")
+            if self.run.phase.rank >= Phase.BACKFILLED.rank:
+                # What somebody else writes there is seen, also late by who knew it as primary.
+                lane.attach(OTHER[self.run.primary])
             busy |= lane.turn(self.run.primary, 0.0 if busy else self._patience())
 
     def _patience(self) -> float:
@@ -385,6 +385,7 @@ class Mirror:
             settled=marks, lag=round(self.lag(), 3),
             scanning=any(lane.scanning for lane in self.lanes),
             read=sum(c.get("read", 0) for c in copied), mirrored=total.__dict__,
+            touched=sum(lane.touched for lane in self.lanes),
             reading={lane.route.cls: lane.is_reading(self.run.primary) for lane in self.lanes
                      if self.run.phase.rank >= Phase.DUAL_WRITE.rank},
         )  # fmt: skip

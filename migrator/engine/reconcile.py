@@ -20,7 +20,7 @@ from migrator.errors import DoesNotFit, Interrupted, Refused, Terminal, Transien
 from migrator.journal import Touch
 from migrator.model.block import Address, Block, join
 from migrator.model.canonical import encode
-from migrator.model.diff import same_block
+from migrator.model.diff import block_differences, same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value, show
 from migrator.ports import Collection
@@ -29,6 +29,10 @@ from migrator.state import LiveState, Quarantined, quarantine_key
 
 T = TypeVar("T")
 LONGEST_WAIT = 10.0
+_REMEMBERED = 50_000
+_TOLD = 20
+# Seconds within which the mirror's feed shows a write of our own.
+_OURS = 60.0
 
 log = structlog.get_logger("migrator.mirror")
 
@@ -48,6 +52,14 @@ class Done:
             setattr(self, name, getattr(self, name) + count)
 
 
+@dataclass(frozen=True)
+class Foreign:
+    """A key of the mirror, and where it held something else than it must."""
+
+    key: Value
+    paths: list[str]
+
+
 @dataclass
 class Reconciler:
     """Makes the mirror of one move equal, key by key, in either direction.
@@ -60,6 +72,35 @@ class Reconciler:
     live: LiveState
     request_life: float
     total: Done = field(default_factory=Done)
+    _wrote: dict[bytes, tuple[int, float]] = field(default_factory=dict)
+    _found: list[Foreign] | None = None
+    _ledger: set[str] | None = None
+
+    def wrote(self, key: Value) -> bool:
+        """Whether a touch of this key of the mirror is by a write of our own; asked once for each.
+
+        Where it is not, it may be all the same: what lies there tells.
+        """
+        form = encode(key)
+        times, at = self._wrote.pop(form, (0, 0.0))
+        if times > 1:
+            self._wrote[form] = (times - 1, at)
+        return times > 0 and time.monotonic() < at + _OURS
+
+    def foreign(self, primary: str, touches: Sequence[Touch]) -> list[Foreign]:
+        """Reconcile keys of the mirror that somebody else may have written; what differed."""
+        found = self._found = []
+        try:
+            self.touched(primary, touches)
+        finally:
+            self._found = None
+        return found
+
+    def tell(self, found: Foreign) -> None:
+        """Keep in the run's record what somebody else wrote to the mirror."""
+        name, paths = self.route.name(found.key), found.paths
+        self.scene.control.record(self.scene.run.id, "foreign write", key=name, paths=paths)
+        log.warning("foreign write", key=name, paths=paths)
 
     def touched(self, primary: str, touches: Sequence[Touch]) -> Done:
         """Reconcile the keys of some touches."""
@@ -157,6 +198,9 @@ class Reconciler:
             writes.append(new)
             done.change += old is not None
             done.create += old is None
+            self._differs(new, old)
+        for old in held[len(want) :]:
+            self._differs(None, old)
         self._write(writes, done)
         self._delete(route.target, held[len(want) :], done)
         self._take_up([block.id for block in writes])
@@ -164,6 +208,7 @@ class Reconciler:
 
     def _write(self, writes: list[Block], done: Done) -> None:
         reached("mirror.write")
+        self._note([block.id for block in writes])
         while writes:
             try:
                 self.route.target.write(writes)
@@ -184,6 +229,7 @@ class Reconciler:
     def _delete(self, side: Collection, held: Sequence[Block | None], done: Done) -> None:
         there = [Address(block.id, block.place) for block in held if block is not None]
         if there:
+            self._note([address.id for address in there])
             side.delete(there)
             done.delete += len(there)
             reached("mirror.deleted")
@@ -195,27 +241,41 @@ class Reconciler:
         olds = self._read(route.source, keys)
         writes: list[Block] = []
         gone: list[Block | None] = []
+        refused: list[Value] = []
         for key, new, old in zip(keys, news, olds, strict=True):
             if new is None:
                 gone.append(old)
+                self._differs(None, old)
                 continue
             try:
                 back = self._back(new, old, fresh=encode(key) in deleted)
             except (CorruptBlock, DoesNotFit, Refused) as error:
                 self._enter(key, getattr(error, "what", str(error)), getattr(error, "path", ""))
+                refused.append(key)
                 done.aside += 1
                 continue
             if back is None:
                 done.leave += 1
             else:
                 writes.append(back)
+                self._differs(back, old)
                 done.change += old is not None
                 done.create += old is None
-        written = self._write_back(writes, done)
+        refused += self._write_back(writes, done)
         self._delete(route.source, gone, done)
-        struck = [*written, *(b.id for b in gone if b is not None)]
-        self.live.strike(route.number, [quarantine_key(id) for id in struck])
+        self._strike(keys, refused)
         return done
+
+    def _strike(self, keys: Sequence[Value], refused: Sequence[Value]) -> None:
+        """What is on both sides now is in the ledger no longer."""
+        if self._ledger is None:
+            number = self.route.number
+            self._ledger = {item.key for item in self.live.ledger() if item.move == number}
+        self._ledger |= (lost := set(map(quarantine_key, refused)))
+        done = self._ledger.intersection(map(quarantine_key, keys)) - lost
+        if done:
+            self.live.strike(self.route.number, done)
+            self._ledger -= done
 
     def _back(self, new: Block, old: Block | None, *, fresh: bool) -> Block | None:
         """What the source must hold for a block of the target; None where it does.
@@ -237,26 +297,51 @@ class Reconciler:
 
     def _write_back(self, writes: list[Block], done: Done) -> list[Value]:
         """Write all at once, so that rows that depend on one another go together; where that is
-        refused, each alone, and those still refused into the ledger."""
+        refused, each alone. Those still refused go into the ledger, and are returned."""
         if not writes:
             return []
         reached("mirror.write")
+        self._note([block.id for block in writes])
         try:
             self.route.source.write(writes)
         except Terminal:
             pass
         else:
             reached("mirror.written")
-            return [block.id for block in writes]
-        written = []
+            return []
+        refused = []
         for block in writes:
             try:
                 self.route.source.write([block])
-                written.append(block.id)
             except Terminal as error:
                 self._enter(block.id, error.what, getattr(error, "path", ""))
+                refused.append(block.id)
                 done.aside += 1
-        return written
+        return refused
+
+    # ------------------------------------------------------------------ writes by somebody else
+
+    def _note(self, keys: Sequence[Value]) -> None:
+        """Remember what is written, before it is sent, to know its touch in the mirror's feed."""
+        now = time.monotonic()
+        for key in keys:
+            form = encode(key)
+            times, _ = self._wrote.pop(form, (0, 0.0))
+            self._wrote[form] = (times + 1, now)
+        while len(self._wrote) > _REMEMBERED:
+            del self._wrote[next(iter(self._wrote))]
+
+    def _differs(self, new: Block | None, held: Block | None) -> None:
+        """Note what a key of the mirror holds that it must not."""
+        there = held if new is None else new
+        if self._found is None or there is None:
+            return
+        route, empty = self.route, Block(there.id, {})
+        paths = [
+            d.text(masked=bool(route.move.sensitive) and route.is_sensitive(d.path))
+            for d in block_differences(held or empty, new or empty)
+        ]
+        self._found.append(Foreign(there.id, paths[:_TOLD]))
 
     # ------------------------------------------------------------------ what does not go over
 

@@ -5,6 +5,10 @@ up in the mirror. The other enumerates the mirror's keys: where they add up to t
 that the first pass found there (a sum of hashes, whatever the order), there is nothing else;
 where they do not, each is looked for on the primary. A difference is looked at once more before
 it counts. All passes have checkpoints.
+
+Where reading the mirror by key costs more than reading it through, and nobody writes, its blocks
+are added up first, and so are those that it must hold: two sums that are the same leave nothing
+to look for.
 """
 
 from __future__ import annotations
@@ -12,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import blake2b
 from typing import TypeAlias
 
 import msgspec
 
 from migrator.engine import archived
 from migrator.engine.backfill import counts
+from migrator.engine.digests import digest, hash_of
 from migrator.engine.points import reached
 from migrator.engine.work import Scene, carry_out, keys_aside
 from migrator.errors import DoesNotFit, Refused, Terminal
@@ -104,21 +108,48 @@ def verify(scene: Scene, route: Route, *, resume: bool = False) -> Verification:
     found = Verification(cls=route.cls, source=str(route.source_at), target=str(route.move.target))
     observers = route.source.observer(), route.target.observer()
     walk = _Pass(scene, route, *observers, keys_aside(scene, route), found, _look(scene, route))
-    done = sum(
-        sum(task.counts.get(name, 0) for name in ("equal", "quarantined", "archived"))
-        for task in scene.control.tasks(scene.run.id, route.number, FORTH)
-    )
-    scene.watcher.begins("verify", route.cls, done, scene.planned(route).read)
-    forth, back = _walk(walk, FORTH, BACK)
-    if forth % _MODULUS != back % _MODULUS:
-        _walk(walk, EXTRA)
-    if walk.archive is not None:
-        _walk(walk, ARCHIVE)
+    if not (_can_sum(walk) and _sums_agree(walk)):
+        _look_at_all(walk)
     scene.watcher.ends("verify", route.cls)
     forget(scene, route)
     if route.gathers:
         found.read = scene.retry(route.source_blocks)
     return found
+
+
+def _look_at_all(walk: _Pass) -> None:
+    """Every block by its key, and nothing beside them."""
+    _begins(walk, FORTH)
+    forth, back = _walk(walk, FORTH, BACK)
+    if forth % _MODULUS != back % _MODULUS:
+        _walk(walk, EXTRA)
+    if walk.archive is not None:
+        _walk(walk, ARCHIVE)
+
+
+def _can_sum(walk: _Pass) -> bool:
+    """Whether to add both sides up first: what is written meanwhile would only spoil the sums."""
+    at_rest = walk.scene.settle is None and walk.archive is None
+    return at_rest and walk.route.target_store.capabilities.reads_through
+
+
+def _sums_agree(walk: _Pass) -> bool:
+    """Whether the blocks that the mirror must hold add up to those that it holds."""
+    _begins(walk, SUM)
+    forth, back = _walk(walk, SUM, SUM_BACK)
+    if forth % _MODULUS == back % _MODULUS:
+        return True
+    walk.found.read = walk.found.equal = walk.found.quarantined = 0
+    return False
+
+
+def _begins(walk: _Pass, work: str) -> None:
+    scene, route = walk.scene, walk.route
+    done = sum(
+        sum(task.counts.get(name, 0) for name in ("equal", "quarantined", "archived"))
+        for task in scene.control.tasks(scene.run.id, route.number, work)
+    )
+    scene.watcher.begins("verify", route.cls, done, scene.planned(route).read)
 
 
 def _look(scene: Scene, route: Route) -> archived.Look | None:
@@ -147,12 +178,15 @@ def _walk(walk: _Pass, *works: str) -> list[int]:
     ranges = scene.planned(route).ranges
     tasks: list[Task] = []
     for work in works:
-        side = route.source if work == FORTH else route.target
+        side = route.source if work in (FORTH, SUM) else route.target
         if work == ARCHIVE and route.archive is not None:
             side = route.archive.collection
         tasks += scene.tasks(route, work, partial(scene.retry, side.split, ranges))
     reached("verify.listed")
-    do = {FORTH: _forth, BACK: _back, EXTRA: _look_up, ARCHIVE: _archive}
+    do = {
+        FORTH: _forth, BACK: _back, EXTRA: _look_up, ARCHIVE: _archive,
+        SUM: _sum, SUM_BACK: _sum_back,
+    }  # fmt: skip
     workers = 1 if route.in_process else None
     carry_out(scene, tasks, lambda task: do[task.work](walk, task), workers)
     return [_count(walk, work) for work in works]
@@ -172,16 +206,13 @@ def _count(walk: _Pass, work: str) -> int:
 Pair: TypeAlias = tuple[Block, Block, Block | None]
 
 FORTH, BACK, EXTRA, ARCHIVE = "verify", "verify back", "verify extra", "verify archive"
-WORKS = (FORTH, BACK, EXTRA, ARCHIVE)
+SUM, SUM_BACK = "verify sum", "verify sum back"
+WORKS = (FORTH, BACK, EXTRA, ARCHIVE, SUM, SUM_BACK)
 _COUNTED = (
     "read", "equal", "differ", "missing", "extra", "quarantined", "archived", "parts", "rechecked",
 )  # fmt: skip
 _KEYS = "keys"
 _MODULUS = 2**128
-
-
-def _hash(id: Value) -> int:
-    return int.from_bytes(blake2b(encode(id), digest_size=16).digest(), "big")
 
 
 def _forth(walk: _Pass, task: Task) -> None:
@@ -217,7 +248,7 @@ def _read(walk: _Pass, task: Task) -> Iterator[tuple[Page, list[Pair], dict[str,
 
 def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
     doubtful = [(source, new) for source, new, old in pairs if old is None or not _same(new, old)]
-    done[_KEYS] += sum(_hash(old.id) for _, _, old in pairs if old is not None)
+    done[_KEYS] += sum(hash_of(old.id) for _, _, old in pairs if old is not None)
     done["equal"] += len(pairs) - len(doubtful)
     if not doubtful:
         return
@@ -265,13 +296,22 @@ def _again(walk: _Pass, ids: list[Value]) -> list[Pair]:
 def _pairs(walk: _Pass, blocks: list[Block]) -> list[Pair]:
     wanted: list[tuple[Block, Block]] = []
     for block in blocks:
-        try:
-            wanted += [(block, new) for new in walk.route.expected(block)]
-        except (CorruptBlock, DoesNotFit, Refused) as error:
-            # Neither equal nor comparable: an empty block differs from whatever is there.
-            wanted.append((block, Block(block.id, {f"({error})": None})))
+        wanted += [(block, new) for new in _expected(walk, block)]
     held = _held(walk, [new for _, new in wanted])
     return [(block, new, old) for (block, new), old in zip(wanted, held, strict=True)]
+
+
+def _expected(walk: _Pass, block: Block) -> list[Block]:
+    """What the target must hold for a block of the source."""
+    try:
+        return walk.route.expected(block)
+    except (CorruptBlock, DoesNotFit, Refused) as error:
+        return [_unknown(block.id, str(error))]
+
+
+def _unknown(id: Value, reason: str) -> Block:
+    """What stands for a block that nobody can tell: it differs from whatever is there."""
+    return Block(id, {f"({reason})": None})
 
 
 def _same(new: Block, old: Block) -> bool:
@@ -320,7 +360,7 @@ def _back(walk: _Pass, task: Task) -> None:
     """Add up the keys of the target."""
     for ids, position in _keys(walk, task):
         walk.scene.check()
-        task = _checkpoint(walk, task, position, {_KEYS: sum(map(_hash, ids))})
+        task = _checkpoint(walk, task, position, {_KEYS: sum(map(hash_of, ids))})
 
 
 def _look_up(walk: _Pass, task: Task) -> None:
@@ -380,8 +420,36 @@ def _unaccounted(walk: _Pass, ids: list[Value]) -> list[Value]:
         if source is None or walk.is_aside(source) or (whole and encode(source) in whole)
     ]
     # A block may have reached its deadline since its key was listed (C45).
-    held = retry(walk.target.read, extra) if extra else []
+    held = _held(walk, [Block(id, {}) for id in extra]) if extra else []
     return [id for id, block in zip(extra, held, strict=True) if block is not None]
+
+
+def _sum(walk: _Pass, task: Task) -> None:
+    """Add up the blocks that the target must hold."""
+    limit = walk.scene.planned(walk.route).page
+    for page in ahead(pages(walk.source, task.range, task.position, limit, walk.scene.retry)):
+        walk.scene.check()
+        ids = [*(block.id for block in page.blocks), *(id for id, _ in page.damaged)]
+        aside = sum(map(walk.is_aside, ids))
+        wanted: list[Block] = []
+        for block in page.blocks:
+            if not walk.is_aside(block.id):
+                wanted += _expected(walk, block)
+        wanted += [_unknown(id, reason) for id, reason in page.damaged if not walk.is_aside(id)]
+        done = {"read": len(ids), "equal": len(wanted), "quarantined": aside}
+        done[_KEYS] = sum(map(digest, wanted))
+        task = _checkpoint(walk, task, page.next, done)
+        walk.scene.watcher.advances("verify", walk.route.cls, len(ids), page.bytes)
+
+
+def _sum_back(walk: _Pass, task: Task) -> None:
+    """Add up the blocks that the target holds."""
+    limit = walk.scene.planned(walk.route).page
+    for page in ahead(pages(walk.target, task.range, task.position, limit, walk.scene.retry)):
+        walk.scene.check()
+        # What can't be read on either side is never the same as on the other.
+        held = page.blocks + [_unknown(id, f"there: {reason}") for id, reason in page.damaged]
+        task = _checkpoint(walk, task, page.next, {_KEYS: sum(map(digest, held))})
 
 
 def _checkpoint(walk: _Pass, task: Task, position: object, done: dict[str, int]) -> Task:

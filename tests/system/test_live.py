@@ -6,10 +6,12 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -22,6 +24,7 @@ from tests.system import kit
 from tests.system.application import Application, Documents, Hooked, Tables
 from tests.system.kit import Shop, Urls
 
+T = TypeVar("T")
 OLD = 400
 
 
@@ -159,12 +162,46 @@ def test_nothing_is_lost_over_cut_overs_and_rollbacks(game: Game) -> None:
     game.assert_nothing_lost()
     assert game.hooked.events == ["fence", "undo", *["fence", "release"] * 4]
     with game.shop.open() as project:
+        assert foreign(project) == {}
         commands.abort(project, "0001", drop_target=True)
     assert game.left() == before == []
 
 
 def to_dict(terms: SwapTerms) -> dict[str, object]:
     return {name: getattr(terms, name) for name in terms.__struct_fields__}
+
+
+def test_a_write_to_the_mirror_by_somebody_else_is_told_and_undone(game: Game) -> None:
+    game.apply(Phase.SHADOW_READ)
+    documents = game.application.sides["target"]()
+    with game.mirroring(), game.shop.open() as project:
+        documents.put("old-1000", 999, ["z"])
+        documents.put("stranger", 1, [])
+        documents.delete("old-1001")
+        told = until(lambda: foreign(project) if len(foreign(project)) == 3 else None)
+    documents.close()
+    assert told.keys() == {"Game:old-1000", "Game:old-1001", "Game:stranger"}
+    assert "n: 999 (int32) / 0 (int32)" in told["Game:old-1000"]
+    game.assert_nothing_lost()
+
+
+def foreign(project: commands.Project) -> dict[str, list[str]]:
+    """The foreign writes in the record of the run, by key."""
+    found: dict[str, list[str]] = {}
+    for event in commands.events(project, "0001"):
+        detail = event["detail"]
+        if event["event"] == "foreign write" and isinstance(detail, dict):
+            found[str(detail["key"])] = detail["paths"]
+    return found
+
+
+def until(look: Callable[[], T | None], seconds: float = 30) -> T:
+    """What a look gives at last."""
+    end = time.monotonic() + seconds
+    while (found := look()) is None:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
 
 
 # Where an owner may die: what it was asked for, and the n-th time it comes to the point.
