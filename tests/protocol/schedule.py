@@ -1,0 +1,433 @@
+"""A schedule of the real engine, drawn from a seed: an application, faults, a clock of its own.
+
+The owner (`migrator.engine.mirror`, its lanes, reconciler and swap, on a control database in
+memory) runs in this thread. Wherever it asks a server or the control database for something, the
+world may act: the application writes, a request without an answer is carried out late, the feed
+breaks or is lost, or the process is killed and another one takes its place. Nothing depends on
+real time, so a seed gives one schedule.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+import sqlalchemy as sa
+
+from migrator import retry
+from migrator.engine import lane, mirror, points, reconcile, swap
+from migrator.engine.mirror import Mirror
+from migrator.engine.work import Scene
+from migrator.errors import MigratorError
+from migrator.model.block import Block
+from migrator.model.move import At, Move
+from migrator.model.phase import Phase
+from migrator.model.value import Value
+from migrator.ports import Store
+from migrator.route import open_route
+from migrator.state import Control, LiveState
+from migrator.state.tables import metadata
+from migrator.stores.sqlite import CAPABILITIES
+from tests.protocol.server import LARGE, Fate, Server
+
+LIFE = 61.0  # for how long a request may be carried out whose answer never came
+KEYS = "012"
+ENOUGH = 20_000  # steps of one schedule
+
+
+class Killed(BaseException):
+    """The engine's process is gone; what it would still do does not happen."""
+
+
+@dataclass(frozen=True)
+class Chances:
+    """How often things happen at a step, and how many may."""
+
+    writes: int = 40
+    faults: int = 8
+    write: float = 0.1
+    fault: float = 0.012
+    kill: bool = True
+    lose: bool = True
+    truncate: bool = True
+    hook: bool | None = None  # applications are stopped by a hook, by the store, or as drawn
+
+
+@dataclass
+class _Late:
+    server: Server
+    put: Sequence[Block]
+    gone: Sequence[Value]
+    until: float
+
+
+@dataclass
+class World:
+    """Everything outside the engine."""
+
+    seed: int
+    chances: Chances = field(default_factory=Chances)
+    now: float = 0.0
+    dead: bool = False
+    steps: int = 0
+    told: list[str] = field(default_factory=list)  # what happened, in order
+    script: dict[str, Callable[[], None]] = field(default_factory=dict)  # once, at a step
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self.hook = self.random.random() < 0.5 if self.chances.hook is None else self.chances.hook
+        self.writes, self.faults = self.chances.writes, self.chances.faults
+        self.late: list[_Late] = []
+        self.history: dict[str, int] = {}  # what the application was told is stored
+        self.version = 0
+        self.stopped = False  # by the hook
+        self.side = "source"  # where the application writes
+        self.run: Callable[[], tuple[str, str]]  # the control row's primary and fence
+        at = {side: At(side, "games") for side in ("source", "target")}
+        self.servers = {side: Server(at[side], "Game", self, fences=not self.hook) for side in at}
+
+    # ------------------------------------------------------------------ what the engine meets
+
+    def step(self, where: str) -> None:
+        if self.dead:
+            raise Killed(where)
+        self.now += 0.001
+        self.steps += 1
+        if self.steps > ENOUGH:
+            raise AssertionError(f"seed {self.seed}: {where} again and again")
+        self._land()
+        if (scripted := self.script.pop(where, None)) is not None:
+            self.told.append(f"at {where}:")
+            scripted()
+        while self.writes and self.random.random() < self.chances.write:
+            self._write()
+        if self.chances.lose and self._draws("lose", 0.1):
+            self.servers[self.random.choice(("source", "target"))].lose_feed()
+        if self.chances.kill and self._draws(f"kill at {where}", 0.2):
+            self.kill()
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    def flip(self, what: str) -> bool:
+        return self._draws(f"{what} fails", 1.0)
+
+    def fate(self, what: str) -> Fate:
+        if not self._draws(f"{what} fails", 8.0):
+            return "done"
+        kills: list[Fate] = ["killed"] if self.chances.kill else []
+        fate = self.random.choice([*kills, "refused", "lost", "late", "late"])
+        self.told.append(f"  {fate}")
+        return fate
+
+    def later(self, server: Server, put: Sequence[Block], gone: Sequence[Value]) -> None:
+        until = self.now + self.random.choice([0.01, 0.5, LIFE - 1])
+        self.late.append(_Late(server, put, gone, until))
+
+    def kill(self) -> None:
+        self.dead = True
+        raise Killed
+
+    def _draws(self, what: str, times: float) -> bool:
+        if not self.faults or self.random.random() >= self.chances.fault * times:
+            return False
+        self.faults -= 1
+        self.told.append(what)
+        return True
+
+    def _land(self) -> None:
+        """Late requests are carried out at some time, or never."""
+        for request in [r for r in self.late if r.until <= self.now]:
+            self.late.remove(request)
+            if self.random.random() < 0.7:
+                self.told.append(f"late request lands on the {request.server.at.store}")
+                request.server.carry_out(request.put, request.gone)
+
+    # ------------------------------------------------------------------ the application
+
+    def _write(self) -> None:
+        self.writes -= 1
+        key, drawn = self.random.choice(KEYS), self.random.random()
+        if self.chances.truncate and drawn < 0.05:
+            self.truncate()
+        elif drawn < 0.3:
+            self.delete(key)
+        else:
+            self.put(key)
+
+    def put(self, key: str, *, large: bool = False) -> None:
+        """The application writes a new version, unless it is stopped or denied."""
+        self.version += 1
+        value: dict[str, Any] = {"n": self.version} | ({LARGE: True} if large else {})
+        if self._follows() and self.servers[self.side].put(key, {"": value}):
+            self._said(f"write {key} = {self.version}")
+            self.history[key] = self.version
+
+    def delete(self, key: str) -> None:
+        if self._follows() and self.servers[self.side].remove(key):
+            self._said(f"delete {key}")
+            self.history.pop(key, None)
+
+    def truncate(self) -> None:
+        if self._follows() and self.servers[self.side].truncate():
+            self._said("truncate")
+            self.history.clear()
+
+    def _follows(self) -> bool:
+        """An application without a hook goes where the control row says, once it is denied."""
+        if self.hook:
+            return not self.stopped
+        primary, fence = self.run()
+        if self.side != primary and fence == "":
+            self.side = primary
+        return self.side == primary and fence != "flipped"
+
+    def _said(self, what: str) -> None:
+        self.told.append(f"application: {what} on the {self.side}")
+
+    def hooked(self, event: str, primary: str) -> None:
+        """The user's command, which stops the application and lets it go on."""
+        self.step(f"hook {event}")
+        self.told.append(f"hook: {event}")
+        self.stopped = event == "fence"
+        self.side = primary
+        self.step(f"hooked {event}")
+
+    # ------------------------------------------------------------------ judging
+
+    def held(self, side: str) -> dict[str, int]:
+        """What a side holds: the number of the write behind each key."""
+        blocks = self.servers[side].blocks
+        return {key: cast("dict[str, int]", entries[""])["n"] for key, entries in blocks.items()}
+
+    def lacks(self, side: str) -> str:
+        """How a side differs from what the application was told, empty where it does not."""
+        held = self.held(side)
+        if held == self.history:
+            return ""
+        return f"the {side} holds {held}, and the application was told {self.history}"
+
+
+class _Clock:
+    """The module ``time`` of the engine."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def monotonic(self) -> float:
+        return self._world.now
+
+    time = monotonic
+
+    def monotonic_ns(self) -> int:
+        return int(self._world.now * 1e9)
+
+    def sleep(self, seconds: float) -> None:
+        self._world.now += seconds
+        self._world.step("sleep")
+
+
+class _Stop:
+    """An event that nobody sets; waiting for it takes the clock on."""
+
+    def __init__(self, clock: _Clock) -> None:
+        self._clock = clock
+
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._clock.sleep(timeout or 0.0)
+        return False
+
+
+class _Control(Control):
+    """A control database that a process which was killed does not reach."""
+
+    world: World
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        self.world.step("control")
+        with super().transaction() as c:
+            yield c
+        self.world.step("controlled")
+
+
+class _Opened:
+    """A store with one collection."""
+
+    capabilities = CAPABILITIES
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def collection(self, cls: str, at: At) -> Server:
+        return self._server
+
+
+class Schedule:
+    """A run of the engine in a world."""
+
+    waits = LIFE  # of a successor, before it begins
+
+    def __init__(self, world: World, patch: pytest.MonkeyPatch) -> None:
+        self.world = world
+        self._clock = _Clock(world)
+        for module in (lane, mirror, reconcile, swap):
+            patch.setattr(module, "time", self._clock)
+            patch.setattr(module, "log", Mock())
+        patch.setattr(retry, "log", Mock())
+        patch.setattr("tenacity.wait.random", world.random)
+        patch.setattr(swap, "subprocess", self._hooks())
+        patch.setattr(points, "hook", world.step)
+        engine = sa.create_engine("sqlite://", poolclass=sa.pool.StaticPool)
+        metadata.create_all(engine)
+        self._plain = Control(engine, "test")
+        self._control = _Control(engine, "test")
+        self._control.world = world
+        self._run = self._plain.start("0001", "", "", [("Game", "a", "b")], live=True).id
+        world.run = self._row
+        stores = {side: cast("Store", _Opened(s)) for side, s in world.servers.items()}
+        move = Move("Game", target=At("target", "games"))
+        self._route = open_route(0, move, At("source", "games"), stores.__getitem__)
+
+    def _row(self) -> tuple[str, str]:
+        run = self._plain.run(self._run)
+        return run.primary, run.fence
+
+    def _hooks(self) -> ModuleType:
+        def run(command: str, *, env: dict[str, str], **_: object) -> SimpleNamespace:
+            self.world.hooked(env["MIGRATOR_EVENT"], env["MIGRATOR_PRIMARY"])
+            return SimpleNamespace(returncode=0)
+
+        return cast("ModuleType", SimpleNamespace(run=run, DEVNULL=-3, TimeoutExpired=TimeoutError))
+
+    # ------------------------------------------------------------------ one process after another
+
+    def _process(self) -> Mirror:
+        """A new process, once the requests of the one before are dead (R2)."""
+        world = self.world
+        world.now += self.waits
+        world.dead = False
+        world._land()
+        plan = SimpleNamespace(
+            moves=[SimpleNamespace(page=2, ranges=2, read=0, fresh=True)], revision="0001"
+        )
+        stop = cast("Any", _Stop(self._clock))
+        scene = Scene(
+            self._plain.run(self._run), cast("Any", plan), [self._route], self._control,
+            cast("Any", SimpleNamespace(check=lambda: None)), 1,
+            retry=retry.Retry(stop=stop), stop=stop,
+        )  # fmt: skip
+        return Mirror(scene, LIFE)
+
+    def work(self, enough: Callable[[], bool]) -> None:
+        """The owner, and its successors, until something is reached."""
+        for _ in range(50):
+            try:
+                self._process().work(enough)
+            except Killed:
+                self.world.told.append("a successor starts")
+            except MigratorError as error:
+                self.world.told.append(f"the process ended: {error}; another one starts")
+            else:
+                return
+        raise AssertionError("no process came through")
+
+    def ask(self, phase: Phase) -> bool:
+        """Ask for a phase until it is answered; whether it was reached."""
+        live = LiveState(self._plain, self._run)
+        terms: dict[str, object] = {"hook": "stop"} if self.world.hook else {}
+        number = live.ask(phase.value, terms)
+        self.world.told.append(f"asked for {phase.words}")
+        self.work(lambda: live.answered(number) is not None)
+        problem = (live.answered(number) or {}).get("problem")
+        if problem:
+            self.world.told.append(f"not done: {problem}")
+        return self.phase is phase
+
+    @property
+    def phase(self) -> Phase:
+        return self._plain.run(self._run).phase
+
+    def compared(self) -> None:
+        """As the comparison does, which has tests of its own."""
+        self._plain.advance(self._plain.run(self._run), Phase.SHADOW_READ)
+
+    def settle(self) -> None:
+        """Nothing goes wrong any more and nobody writes, until the owner has nothing to do."""
+        world = self.world
+        world.writes = world.faults = 0
+        idle = 0
+
+        def looks() -> bool:
+            nonlocal idle
+            idle += 1
+            return idle > 15 and not world.late
+
+        self.work(looks)
+
+    def go_on(self) -> None:
+        """The application, and what goes wrong, begin again."""
+        self.world.writes, self.world.faults = self.world.chances.writes, self.world.chances.faults
+
+
+def filled(seed: int, patch: pytest.MonkeyPatch, chances: Chances) -> Schedule:
+    """A schedule whose source holds some blocks."""
+    world = World(seed, chances)
+    for key in KEYS[: world.random.randrange(1, len(KEYS) + 1)]:
+        world.version += 1
+        world.servers["source"].put(key, {"": {"n": world.version}})
+        world.history[key] = world.version
+    return Schedule(world, patch)
+
+
+def mirrored(schedule: Schedule) -> None:
+    """From nothing to equal sides."""
+    reach(schedule, Phase.BACKFILLED)
+    schedule.settle()
+    equal(schedule.world)
+    schedule.go_on()
+    schedule.work(lambda: not schedule.world.writes)
+    schedule.settle()
+    equal(schedule.world)
+    schedule.compared()
+
+
+def whole_life(seed: int, patch: pytest.MonkeyPatch, chances: Chances) -> None:
+    """A move there, back and there again, checked at each end."""
+    schedule = filled(seed, patch, chances)
+    mirrored(schedule)
+    for phase in (Phase.CUT_OVER, Phase.SHADOW_READ, Phase.CUT_OVER):
+        schedule.go_on()
+        reach(schedule, phase)
+        schedule.settle()
+        equal(schedule.world)
+
+
+def reach(schedule: Schedule, phase: Phase) -> None:
+    """Ask for a phase until it is reached; at last with nothing in the way."""
+    for attempt in range(6):
+        if schedule.ask(phase):
+            return
+        if attempt == 3:
+            schedule.settle()
+    raise AssertionError(_tale(schedule.world, f"{phase.words} is not reached"))
+
+
+def equal(world: World) -> None:
+    """Both sides hold what the application was told."""
+    for side in ("source", "target"):
+        lacks = world.lacks(side)
+        assert not lacks, _tale(world, lacks)
+
+
+def _tale(world: World, what: str) -> str:
+    return "\n".join([f"seed {world.seed}: {what}, after", *world.told])
