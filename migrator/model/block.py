@@ -39,8 +39,9 @@ def check_deadline(id: Value, expires: int | None, where: str = "") -> None:
     """Raise DoesNotFit for a deadline beyond the 64 bits of milliseconds that stores count in."""
     if expires is not None and not -(2**63) < expires < 2**63:
         raise DoesNotFit(
-            f"{show(id)[:100]}: its deadline, {expires:.3g} ms after 1970, is beyond 64 bits",
+            f"{show(id)}: its deadline is beyond the 64 bits of milliseconds that can be kept",
             key=id,
+            path="(expires)",
             where=where,
             hint="give it none, or one that comes",
         )

@@ -11,6 +11,7 @@ import msgspec
 
 from migrator.errors import DoesNotFit, Refused
 from migrator.model.block import Block, join
+from migrator.model.block import name as block_name
 from migrator.model.canonical import encode
 from migrator.model.diff import differences, entry_changes, same_block
 from migrator.model.plan import BlockDiff, EntryLine, Severity, Sizes
@@ -238,7 +239,7 @@ class Surveyor:
             size = self._metering.size(block)
         except DoesNotFit as error:
             over = list(self._over(key=key, nesting=nesting))
-            for code, text in over or [("E103", error.what)]:
+            for code, text in over or [("E103", _reason(error, self.route.move.cls, block.id))]:
                 self._misfit(code, text, name, error.path)
             self._elsewhere.add(block)
             return False
@@ -383,6 +384,11 @@ def _line(
 def _short(line: EntryLine) -> EntryLine:
     """A line of a sample: of many places the first."""
     return msgspec.structs.replace(line, detail=line.detail[:LINES])
+
+
+def _reason(error: DoesNotFit, cls: str, id: Value) -> str:
+    """What is wrong with a block, in words that are the same for all blocks."""
+    return error.what.removeprefix(f"{block_name(cls, id)}: ").removeprefix(f"{show(id)}: ")
 
 
 def _general_path(path: str) -> str:
