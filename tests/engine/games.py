@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from migrator import commands
 from migrator.model.block import Aggregate, Block, cut, join
@@ -11,6 +14,7 @@ from migrator.model.canonical import equal
 from migrator.model.move import At
 from migrator.model.value import Int64, Record, Ref, Value
 from migrator.ports import Collection
+from migrator.stores.sqlite.store import CAPABILITIES, EmbeddedStore
 
 RULES = ["/Game/*/rounds[*]", "/Game/*"]
 SOURCE = At("old", "games")
@@ -54,6 +58,12 @@ def make_project(root: Path, *, oversize: str = "refuse") -> Path:
     (root / "migrations" / "0001_rounds.py").write_text(SCRIPT.format(oversize=oversize))
     (root / "migrator.toml").write_text(SETTINGS)
     return root / "migrator.toml"
+
+
+def read_through(patch: pytest.MonkeyPatch) -> None:
+    """Let the embedded store state that it is read through sooner than by its keys."""
+    stated = replace(CAPABILITIES, reads_through=True)
+    patch.setattr(EmbeddedStore, "capabilities", stated)
 
 
 def fill(collection: Collection, games: Iterable[tuple[Value, Record]]) -> None:

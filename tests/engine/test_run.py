@@ -23,6 +23,7 @@ from tests.engine.games import (
     fill,
     game,
     make_project,
+    read_through,
     source,
     target,
 )
@@ -257,7 +258,12 @@ def test_quarantined_keys_are_accepted_by_name(tmp_path: Path) -> None:
         assert len(source(project).keys(source(project).split(1)[0], None, 100)[0]) == 7
 
 
-def test_an_interrupted_verification_goes_on_where_it_was(project: commands.Project) -> None:
+@pytest.mark.parametrize("work", ["verify", "verify sum"])
+def test_an_interrupted_verification_goes_on_where_it_was(
+    project: commands.Project, work: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if work == "verify sum":
+        read_through(monkeypatch)
     fill(source(project), [(f"more-{n:05}", game(n)) for n in range(2500)])
     plan = commands.plan(project, "0001")
     commands.apply(project, plan, until=Phase.BACKFILLED)
@@ -274,7 +280,7 @@ def test_an_interrupted_verification_goes_on_where_it_was(project: commands.Proj
         with pytest.raises(Interrupted):
             commands.apply(project, plan, terms=commands.Terms(workers=1))
         run = project.control.run("0001")
-        before = sum(t.counts.get("equal", 0) for t in project.control.tasks(run.id, 0, "verify"))
+        before = sum(t.counts.get("equal", 0) for t in project.control.tasks(run.id, 0, work))
         assert 0 < before < 2550
         pages = []
         points.hook = pages.append
@@ -286,4 +292,4 @@ def test_an_interrupted_verification_goes_on_where_it_was(project: commands.Proj
     assert whole.equal == 2550
     # Two ranges of two pages each, forth and back; the first two pages were not read again.
     assert pages.count("verify.checkpointed") == 8 - 2
-    assert project.control.tasks(run.id, 0, "verify") == []
+    assert project.control.tasks(run.id, 0, work) == []

@@ -14,12 +14,13 @@ import msgpack
 import pytest
 
 from migrator import commands
+from migrator.engine import verify
 from migrator.errors import Mismatch
 from migrator.model import value as v
 from migrator.model.phase import Phase
 from migrator.model.value import Kind, Value
 from migrator.stores.sqlite import codec
-from tests.engine.games import fill, game, make_project, source
+from tests.engine.games import fill, game, make_project, read_through, source
 
 MOMENT = dt.datetime(2024, 2, 29, 12, 0, 0, 1, tzinfo=dt.UTC)
 
@@ -145,6 +146,61 @@ def test_an_unreadable_entry_is_found(arrived: commands.Project) -> None:
     (found,) = commands.verify_run(arrived, "0001")
     assert found.differ == 1
     assert "rounds[1] is missing" in found.told[0].paths[0]
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Both sides are added up first; grows where blocks had to be looked at one by one."""
+    read_through(monkeypatch)
+    found: list[object] = []
+    look = verify._look_at_all
+    monkeypatch.setattr(verify, "_look_at_all", lambda walk: (found.append(walk), look(walk)))
+    return found
+
+
+def test_sums_alone_show_that_all_is_equal(arrived: commands.Project, looks: list[object]) -> None:
+    (found,) = commands.verify_run(arrived, "0001")
+    assert found.clean
+    assert (found.read, found.equal, found.quarantined) == (len(KINDS), len(KINDS), 0)
+    assert looks == []
+
+
+def test_sums_tell_one_changed_value_of_each_kind(
+    arrived: commands.Project, looks: list[object]
+) -> None:
+    for kind, (value, *others) in KINDS.items():
+        for other in others:
+            overwrite(arrived, kind.value, other)
+            (found,) = commands.verify_run(arrived, "0001")
+            assert (found.equal, found.differ) == (len(KINDS) - 1, 1), (kind, other)
+            assert found.told[0].key == f"Game:{kind.value}"
+        overwrite(arrived, kind.value, value)
+    assert len(looks) == 2 * len(KINDS)
+    (found,) = commands.verify_run(arrived, "0001")
+    assert found.clean
+
+
+@pytest.mark.parametrize(
+    ("change", "counts"),
+    [
+        ("DELETE FROM entries_1 WHERE block = 'double'", (0, 1, 0)),
+        ("INSERT INTO entries_1 VALUES ('stranger', '', x'80', NULL)", (0, 0, 1)),
+        ("UPDATE entries_1 SET block = 'stranger' WHERE block = 'double'", (0, 1, 1)),
+        ("UPDATE entries_1 SET expires = 4e12 WHERE block = 'double'", (1, 0, 0)),
+        ("UPDATE entries_1 SET entry = 'rounds[7]' WHERE block = 'set' AND entry = 'rounds[1]'",
+         (1, 0, 0)),
+        ("INSERT INTO entries_1 VALUES ('broken', 'rounds[7]', x'c1', NULL)", (0, 0, 1)),
+    ],
+    ids=["missing", "extra", "another key", "a deadline", "a gap", "an unreadable one more"],
+)  # fmt: skip
+def test_sums_tell(
+    arrived: commands.Project, looks: list[object], change: str, counts: tuple[int, int, int]
+) -> None:
+    with plain(arrived) as connection:
+        assert connection.execute(change).rowcount > 0
+    (found,) = commands.verify_run(arrived, "0001")
+    assert (found.differ, found.missing, found.extra) == counts
+    assert looks
 
 
 def broken_extension(value: Value) -> msgpack.ExtType:

@@ -78,6 +78,7 @@ CAPABILITIES = Capabilities(
     feed="change stream",
     expiry=True,
     transactions=True,
+    reads_through=True,
 )
 
 
