@@ -40,6 +40,7 @@ COMMANDS = {
     "rollback": "runs",
     "abort": "runs",
     "finish": "runs",
+    "drill": "drills",
     "log": "look",
     "quarantine": "runs",
 }

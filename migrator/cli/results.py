@@ -123,6 +123,7 @@ def run_told(run: Run) -> RunTold:
 def results() -> dict[str, object]:
     """The type of each command's result, by the words of the command."""
     from migrator.commands import Applied, Current, KindRow, Paced, RunStatus, StoreStatus, Watched
+    from migrator.drill import Report
     from migrator.engine.verify import Verification
     from migrator.model.plan import Plan
     from migrator.revisions import Checked
@@ -152,6 +153,7 @@ def results() -> dict[str, object]:
         "rollback": Applied,
         "abort": RunTold,
         "finish": RunTold,
+        "drill": Report,
         "log": list[Event],
         "quarantine list": list[Quarantined],
         "quarantine retry": Retried,

@@ -1,0 +1,116 @@
+"""drill: the whole life of a live move, rehearsed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from migrator.cli.options import Options, global_options, pass_options, swap_options
+from migrator.cli.output import tell, tell_all, tell_json
+from migrator.cli.signals import stoppable
+from migrator.errors import Mismatch, Usage
+
+if TYPE_CHECKING:
+    from migrator.commands import Project, SwapTerms
+    from migrator.drill.history import Act
+    from migrator.model.plan import Plan
+
+_MIX = "put=2,update=3,append=3,delete=1,get=3"
+
+
+@click.command("drill")
+@click.argument("plan", metavar="PLAN|REVISION")
+@click.option("--writers", type=click.IntRange(1, 64), default=2, show_default=True,
+              help="Processes that write.")  # fmt: skip
+@click.option("--rate", type=click.FloatRange(0, min_open=True), default=50.0, show_default=True,
+              help="Calls a second, of all writers together.")  # fmt: skip
+@click.option("--mix", default=_MIX, show_default=True, metavar="CALL=PART,...",
+              help="How much of which call.")  # fmt: skip
+@click.option("--keys", type=click.IntRange(1, 10_000), default=20, show_default=True,
+              help="Keys of each writer.")  # fmt: skip
+@click.option("--skew", type=click.FloatRange(0), default=1.0, show_default=True,
+              help="Exponent of Zipf's law for the keys; 0 for all alike.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=5.0, show_default=True,
+              help="Of traffic between two steps.")  # fmt: skip
+@click.option("--minimum", type=click.IntRange(1), default=20, show_default=True,
+              help="Acknowledged calls of each kind, without which it does not pass.")  # fmt: skip
+@click.option("--lease", type=click.FloatRange(0.5), default=5.0, show_default=True,
+              metavar="SECONDS",
+              help="Of a writer's gateway: a swap waits for that of a killed one.")  # fmt: skip
+@click.option("--seed", type=int, help="Choose as a drill before did.")
+@click.option("--kills", type=click.IntRange(0, 5), default=5, show_default=True,
+              help="How often mirror or writers are killed.")  # fmt: skip
+@click.option("--finish", is_flag=True,
+              help="End by finish, source kept; default: roll back and abort.")  # fmt: skip
+@click.option("--accept", multiple=True, metavar="CODE", help="Accept a finding of the plan.")
+@swap_options
+@global_options
+@pass_options
+def drill_command(
+    options: Options, plan: str, writers: int, rate: float, mix: str, keys: int, skew: float,
+    seconds: float, minimum: int, seed: int | None, kills: int, lease: float, finish: bool,
+    accept: tuple[str, ...], swap: SwapTerms,
+) -> int:  # fmt: skip
+    """Rehearse the whole life of a live move where the settings say staging = true.
+
+    Writers go through the gateway, under keys of their own that are removed at the end. The move
+    is copied, compared, cut over, rolled back and cut over again, while mirror and writers are
+    killed. Exits with 4 where a write that was acknowledged is missing or there twice, where both
+    sides differ, or where too little was written to tell. Writes drills/RUN.json and RUN.html.
+    """
+    from migrator import commands
+    from migrator.cli.plans import nearest
+    from migrator.drill import Drill, DrillTerms
+    from migrator.drill.drill import refuse_outside_staging
+    from migrator.render.drill import drill_lines
+    from migrator.render.runs import step
+
+    terms = DrillTerms(
+        writers=writers, rate=rate, keys=keys, mix=_mix(mix), skew=skew, seconds=seconds,
+        minimum=minimum, seed=seed, kills=kills, finish=finish, lease=lease,
+        apply=commands.Terms(accept=accept, swap=swap),
+    )  # fmt: skip
+
+    def told(stage: str) -> None:
+        if not options.json:
+            tell(step("drill", stage, "dim"), to_stderr=True)
+
+    with options.project() as project:
+        refuse_outside_staging(project)
+        with stoppable() as stop:
+            drill = Drill(project, _plan(project, plan), terms, told=told, stop=stop)
+            report = drill.run()
+        page = drill.folder / f"{report.run}.html"
+    if options.json:
+        tell_json(report)
+    else:
+        tell_all(drill_lines(report))
+        tell("", str(nearest(page)))
+    return 0 if report.passed else Mismatch.exit_code
+
+
+def _plan(project: Project, name: str) -> Plan:
+    from migrator import commands
+
+    if commands.is_plan_file(name):
+        return commands.show(project, name)
+    return commands.plan(project, project.revision_id(name), live=True)
+
+
+def _mix(text: str) -> dict[Act, float]:
+    """``put=2,get=1`` as the parts of calls."""
+    from migrator.drill.history import Act
+
+    found: dict[Act, float] = {}
+    for word in text.split(","):
+        name, _, part = word.strip().partition("=")
+        try:
+            found[Act(name)] = float(part)
+        except ValueError:
+            raise Usage(
+                f"--mix: {word.strip()!r} is no part of a mix", hint=f"for example:  --mix {_MIX}"
+            ) from None
+    if found.get(Act.PUT, 0) <= 0 or min(found.values()) < 0:
+        raise Usage("--mix: puts have to be in it, and no part below 0")
+    return found

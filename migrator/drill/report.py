@@ -1,0 +1,144 @@
+"""What a drill found, as a value: what its JSON file holds, its page shows and its verdict says.
+
+Moments are seconds since the drill began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from migrator.drill.history import Act, Fault, Known, Tally
+from migrator.engine.verify import Verification
+
+MOST_FAULTS = 200
+
+
+class Stage(msgspec.Struct, kw_only=True):
+    """A part of a drill. ``pause`` is, for a swap of the sides, the longest time between two
+    acknowledged writes of one writer around it; ``stopped`` is for how long the mirror says that
+    it stopped them."""
+
+    name: str
+    began: float
+    ended: float
+    pause: float | None = None
+    stopped: float | None = None
+    tries: int = 1
+
+
+class Kill(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that was ended by SIGKILL, and when it was started again."""
+
+    at: float
+    process: str
+    again: float
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """How the calls of one kind ended; ``wanted`` is how many had to be acknowledged."""
+
+    acknowledged: int
+    refused: int
+    unknown: int
+    wanted: int
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What traffic was asked for: ``rate`` in calls a second, ``skew`` as the exponent of Zipf's
+    law."""
+
+    writers: int
+    rate: float
+    keys: int
+    mix: dict[str, float]
+    skew: float
+    seconds: float
+    seed: int
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """A drill. ``began`` is in seconds since 1970. ``throughput`` holds the acknowledged calls of
+    each ``bucket`` seconds, ``lag`` how far the mirror was behind, by when it said so. ``longest``
+    is the longest time between two acknowledged writes of one writer. ``reasons`` say why it did
+    not pass, ``refused`` why calls were not carried out."""
+
+    run: str
+    revision: str
+    env: str
+    classes: list[str]
+    ending: str
+    began: float
+    seconds: float
+    passed: bool
+    reasons: list[str]
+    asked: Asked
+    stages: list[Stage]
+    kills: list[Kill]
+    done: dict[str, Count]
+    keys: int
+    left: int
+    longest: float
+    bucket: float
+    throughput: list[int]
+    lag: list[tuple[float, float]]
+    refused: dict[str, int]
+    faults: list[Fault]
+    more_faults: int
+    verified: list[Verification]
+
+
+def count(done: Mapping[Act, Tally], wanted: Mapping[Act, int]) -> dict[str, Count]:
+    """The calls of each kind that was asked for."""
+    return {
+        act.value: Count(
+            acknowledged=tally.acknowledged, refused=tally.refused, unknown=tally.unknown,
+            wanted=wanted[act],
+        )
+        for act, tally in done.items()
+        if act in wanted
+    }  # fmt: skip
+
+
+def reasons(
+    counts: Mapping[str, Count], faults: Sequence[Fault], verified: Sequence[Verification],
+    left: int, problem: str,
+) -> list[str]:  # fmt: skip
+    """Why a drill did not pass; none where it did."""
+    why = [problem] if problem else []
+    for what, text in (
+        ("missing", "acknowledged writes are missing"),
+        ("twice", "acknowledged writes are there twice"),
+        ("invented", "keys hold what nobody wrote"),
+        ("differs", "keys hold other content than was written"),
+        ("misread", "reads did not show what was acknowledged before"),
+    ):
+        found = [fault for fault in faults if fault.what == what]
+        if found:
+            keys = ", ".join(dict.fromkeys(f"{f.cls}:{f.key} ({f.side})" for f in found[:3]))
+            why.append(f"{text}: {len(found):,} times, for example {keys}")
+    for name, each in counts.items():
+        if each.acknowledged < each.wanted:
+            why.append(
+                f"only {each.acknowledged:,} of {name} were acknowledged, and {each.wanted:,} are "
+                "the least that proves anything"
+            )
+    for found_ in verified:
+        differ = found_.differ + found_.missing + found_.extra
+        if differ:
+            told = f", for example {found_.told[0].key}" if found_.told else ""
+            why.append(f"{found_.cls}: both sides differ on {differ:,} blocks{told}")
+    if left:
+        why.append(f"{left:,} keys of the drill could not be removed")
+    return why
+
+
+def throughput(known: Known, began: float, seconds: float, bucket: float) -> list[int]:
+    """The acknowledged calls of each span of ``bucket`` seconds."""
+    counts = [0] * (int(seconds / bucket) + 1)
+    for at in known.calls:
+        place = int((at - began) / bucket)
+        if 0 <= place < len(counts):
+            counts[place] += 1
+    return counts
