@@ -319,6 +319,16 @@ class Metered(Protocol):
 
 
 @runtime_checkable
+class Crowded(Protocol):
+    """A collection where many blocks may share a part that takes only so much a second; beside
+    ``Collection``."""
+
+    def crowded(self, blocks: int) -> bool:
+        """Whether, of so many as were measured, so many share one that a copy should not go
+        through it from end to end."""
+
+
+@runtime_checkable
 class Roomier(Protocol):
     """A collection whose store has a layout for larger blocks; beside ``Collection``."""
 

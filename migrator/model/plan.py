@@ -124,6 +124,7 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is planned for one move.
 
     ``tables`` is how the target's tables are made, where the script leaves that to the data.
+    ``shuffled``: pages are copied from all ranges in turns, in an order by chance.
     """
 
     cls: str
@@ -158,6 +159,7 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
     tables: Tables | None = None
     archive: Archived | None = None
     capacity: list[Capacity] = []
+    shuffled: bool = False
 
     @property
     def writes(self) -> int:

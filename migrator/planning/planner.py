@@ -22,7 +22,7 @@ from migrator.planning.metering import tell_of_long
 from migrator.planning.regrouped import regrouping_findings
 from migrator.planning.survey import PAGE, Survey, Surveyor
 from migrator.planning.tally import Issues
-from migrator.ports import AsTarget, Collection, How, Json, Limits, Store
+from migrator.ports import AsTarget, Collection, Crowded, How, Json, Limits, Store
 from migrator.retry import Retry
 from migrator.route import Route, is_empty
 
@@ -211,7 +211,9 @@ def _move_plan(route: Route, survey: Survey, workers: int) -> MovePlan:
     writes = survey.create + survey.change
     read = writes + survey.leave
     rate = survey.read / survey.seconds if survey.seconds else 0.0
-    ranges = max(1, min(MOST_RANGES, -(-read // RANGE_BLOCKS)), min(workers, -(-read // PAGE)))
+    shuffled = isinstance(route.target, Crowded) and route.target.crowded(writes)
+    blocks = PAGE if shuffled else RANGE_BLOCKS
+    ranges = max(1, min(MOST_RANGES, -(-read // blocks)), min(workers, -(-read // PAGE)))
     target = route.move.target
     facts = route.target_store.capabilities.layouts[layout_of(route.target_store, target)]
     laws = route.translation.laws()
@@ -255,6 +257,7 @@ def _move_plan(route: Route, survey: Survey, workers: int) -> MovePlan:
         oversize=route.move.oversize,
         archive=_archived(route, survey),
         capacity=capacity,
+        shuffled=shuffled,
     )
 
 

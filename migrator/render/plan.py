@@ -206,7 +206,8 @@ def _work(move: MovePlan) -> str:
     time = f"; about {duration(move.seconds)}" if move.seconds else ""
     rate = f", {move.rate:,.0f} blocks/s measured" if move.rate else ""
     return (
-        f"{blocks(move.read)} to read in {some(move.ranges, 'range')}; "
+        f"{blocks(move.read)} to read in {some(move.ranges, 'range')}"
+        f"{', in turns by chance' if move.shuffled else ''}; "
         f"{some(move.requests_read, 'range read')}, "
         f"{some(move.requests_write, 'bulk write')}{time}{rate}"
     )

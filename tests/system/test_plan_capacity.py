@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from migrator import commands
-from migrator.model.block import Address
+from migrator.errors import Interrupted
+from migrator.model.block import Address, Block, join
 from migrator.model.move import At
 from migrator.model.phase import Phase
 from migrator.model.plan import Capacity, Plan
 from migrator.model.value import Record, Value
+from migrator.planning import planner
 from migrator.ports import Collection
 from migrator.render.plan import plan_lines
+from migrator.stores.dynamodb import partitions
+from migrator.stores.dynamodb.gathered_collection import GatheredCollection
 from tests.system import kit
 from tests.system.kit import Shop, Urls
 
@@ -125,3 +131,46 @@ def test_capacity_that_makes_a_move_long_is_told_with_the_hours(shop: Shop) -> N
         assert plan.moves[0].seconds == write
         lines = [line.text for line in plan_lines(plan)]
         assert any(f"target: {write:,} write units to copy, " in line for line in lines)
+
+
+def test_blocks_that_share_a_partition_key_are_copied_in_an_order_by_chance(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of pages, since many a page is less than what a partition takes at once."""
+    monkeypatch.setattr(planner, "PAGE", 10)
+    monkeypatch.setattr(partitions, "MANY", 20)
+    random.seed(7)
+    order: list[str] = []
+    write = GatheredCollection.write
+
+    def seen(self: GatheredCollection, blocks: Sequence[Block]) -> int:
+        order.extend(str(join(block).value["day"]) for block in blocks)
+        if len(order) == 60:
+            raise Interrupted("stopped by the test")
+        return write(self, blocks)
+
+    monkeypatch.setattr(GatheredCollection, "write", seen)
+    layout = "item_collection('DAY#{day}', 'GAME#{id}#{entry}')"
+    with opened(shop, layout) as project:
+        days = {f"t{n:03}": f"{n // 30}" for n in range(120)}
+        kit.fill(source(project), [(id, {"id": id, "day": day}) for id, day in days.items()])
+        source(project).delete([Address(id) for id, _ in THINGS])
+        plan = commands.plan(project, "0001")
+        (move,) = plan.moves
+        assert (move.shuffled, move.ranges) == (True, 12)
+        assert "dynamodb-order" in {f.code for f in plan.findings}
+        terms = commands.Terms(workers=1)
+        with pytest.raises(Interrupted):
+            commands.apply(project, plan, terms=terms)
+        (found,) = commands.apply(project, plan, terms=terms).verified
+        assert (found.equal, found.clean) == (120, True)
+    assert len(order) == 130  # the page that was stopped came again
+    turns = sum(one != other for one, other in pairwise(order))
+    assert turns > 3, order  # in the order of the source it is three
+
+
+def test_keys_that_no_blocks_share_are_copied_as_they_come(shop: Shop) -> None:
+    with opened(shop, "item_collection('T#{id}')") as project:
+        plan = commands.plan(project, "0001")
+        assert not plan.moves[0].shuffled
+        assert "dynamodb-order" not in {f.code for f in plan.findings}

@@ -403,6 +403,9 @@ class GatheredCollection:
     def target_findings(self, blocks: int, size: int) -> Iterable[tuple[str, str, str]]:
         return self._partitions.findings(blocks, size, self._meter.indexes)
 
+    def crowded(self, blocks: int) -> bool:
+        return self._partitions.crowded(blocks)
+
     def measure(self, block: Block) -> tuple[int, Units]:
         place, items, by_key = self._counted(block)
         return sum(by_key.values()), self._units.fresh(place, items, by_key)

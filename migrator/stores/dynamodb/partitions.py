@@ -30,6 +30,13 @@ class PartitionKeys:
         if self._shared:
             self._heavy.add(place.pk.encode("utf-8", "surrogatepass"), size)
 
+    def crowded(self, blocks: int) -> bool:
+        """Whether the order matters in which so many blocks are written."""
+        return self._most(blocks) > MANY
+
+    def _most(self, blocks: int) -> float:
+        return max((many for many, _ in self._heavy.of(blocks)), default=0.0)
+
     def findings(
         self, blocks: int, size: int, indexes: Sequence[Index]
     ) -> Iterator[tuple[str, str, str]]:
@@ -38,6 +45,13 @@ class PartitionKeys:
         if not held:
             return
         yield from _too_large([size for _, size in held], indexes)
+        if self.crowded(blocks):
+            yield (
+                "note",
+                "dynamodb-order",
+                f"up to {self._most(blocks):,.0f} blocks share a partition key: pages are copied "
+                "in an order by chance, so that blocks of one key do not come one after another",
+            )
         many, largest = max(held)
         seconds = largest / 1024 / UNITS_A_SECOND
         if many > MANY and seconds > LONG_SECONDS and largest > size / 10:
