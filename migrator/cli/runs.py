@@ -65,22 +65,37 @@ def _with_keys(swap: SwapTerms, keys: tuple[str, ...], *, dry_run: bool = False)
     return replace(swap, accept_keys=keys, dry_run=dry_run)
 
 
+def _address(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[str, int] | None:
+    """``[HOST:]PORT``; without a host nobody but this machine can ask."""
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) < 65_536):
+        raise click.BadParameter(f"{text!r} is no [HOST:]PORT", context, parameter)
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
 @click.command("mirror")
 @click.argument("revision", required=False)
+@click.option("--metrics", callback=_address, metavar="[HOST:]PORT",
+              help="Serve figures to Prometheus there; without HOST on loopback.")  # fmt: skip
 @global_options
 @pass_options
-def mirror_command(options: Options, revision: str | None) -> None:
+def mirror_command(options: Options, revision: str | None, metrics: tuple[str, int] | None) -> None:
     """Carry every write to the primary of REVISION over to its mirror, until the move ends.
 
     This is the long-running worker of a live move (default: of the last run). One works, others
     of the same revision stand by. What apply, cutover and rollback ask for is done here.
     """
     from migrator import commands
+    from migrator.cli.metrics import serving
     from migrator.cli.results import run_told
 
     with options.project() as project:
         name = _last(project) if revision is None else revision
-        with stoppable(f"migrator mirror {name}") as stop:
+        with serving(project, name, metrics), stoppable(f"migrator mirror {name}") as stop:
             run = commands.mirror(project, name, stop=stop)
     if options.json:
         tell_json(run_told(run))
