@@ -210,6 +210,22 @@ def test_mariadb_shows_no_touch_before_its_write_can_be_read(
             mariadb("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
 
 
+def test_the_fence_of_mariadb_holds_for_a_transaction_of_an_old_snapshot(
+    urls: dict[str, str], mariadb: Run
+) -> None:
+    with _games(urls["mariadb"], mariadb) as (collection, _):
+        fence: Any = collection.fence("run")
+        with fence.journal.session() as session:
+            fence._make(session)  # its tables would be too new for the snapshot otherwise
+        with _maria(urls["mariadb"]) as connection:
+            cursor = connection.cursor()
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            fence.raise_("mark", 5)
+            with pytest.raises(pymysql.MySQLError, match="stopped: Migrator moves it"):
+                cursor.execute("INSERT INTO games VALUES ('b', 1)")
+        fence.lower()
+
+
 def test_a_log_that_was_begun_anew_is_lost_though_its_name_and_places_are_there(
     urls: dict[str, str], mariadb: Run
 ) -> None:

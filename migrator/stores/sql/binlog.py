@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -45,7 +45,49 @@ _EVENTS = [
 # Where a stream ends, the package warns that it connects anew, which it may not here.
 logging.getLogger("pymysqlreplication").addHandler(logging.NullHandler())
 
+# https://mariadb.com/kb/en/2-binlog-event-header/, behind the packet's own first byte.
+_KIND, _BODY = 5, 20
+_ROTATES, _DESCRIBES = b"\x04", b"\x13"
+_ROWS = {bytes([kind]) for kind in (*range(0x17, 0x1A), *range(0x1E, 0x21), *range(0xA6, 0xAC))}
+
+
 Row: TypeAlias = tuple[str, str, dict[str, Any]]
+
+
+class _Lean(pymysql.connections.Connection):
+    """A connection that passes over what the package would only decode in vain: rows of other
+    tables, and the description of a table that came before. A number stands for one definition
+    of one table until the server begins a new file."""
+
+    ours: Callable[[str, str], bool] | None = None
+
+    def __init__(self, **settings: Any) -> None:
+        self._tables: dict[bytes, bool] = {}
+        super().__init__(**settings)
+
+    def _read_packet(self, *args: Any) -> Any:
+        while True:
+            packet = super()._read_packet(*args)  # type: ignore[no-untyped-call]
+            if self.ours is None or not self._passed_over(packet.get_all_data()):
+                return packet
+
+    def _passed_over(self, data: bytes) -> bool:
+        kind, number = data[_KIND : _KIND + 1], data[_BODY : _BODY + 6]
+        if kind == _ROTATES:
+            self._tables.clear()
+        elif kind == _DESCRIBES:
+            if number in self._tables:
+                return True
+            schema, at = _name(data, _BODY + 8)
+            table, _ = _name(data, at)
+            self._tables[number] = self.ours is None or self.ours(schema, table)
+            return not self._tables[number]
+        return kind in _ROWS and self._tables.get(number) is False
+
+
+def _name(data: bytes, at: int) -> tuple[str, int]:
+    size = data[at]
+    return data[at + 1 : at + 1 + size].decode(), at + size + 2
 
 
 @dataclass(frozen=True)
@@ -63,12 +105,15 @@ class Binlog:
 
     def __init__(
         self, settings: dict[str, Any], run: str, tables: Sequence[str], marks: str,
-        file: str, place: int, where: str,
+        file: str, place: int, where: str, *, folds: bool,
     ) -> None:  # fmt: skip
         self.where = where
         self.database: str = settings["database"]
         self.parts: Parts[Part[Row, At]] = Parts()
-        self._marks = marks
+        # Whether the server takes names of tables for equal in any case.
+        self._fold: Callable[[str], str] = str.lower if folds else str
+        self._here = {(self._fold(self.database), self._fold(n)) for n in (*tables, marks)}
+        self._marks = self._fold(marks)
         self._names = re.compile(
             "|".join(rf"(?<![\w$]){re.escape(name)}(?![\w$])" for name in tables), re.IGNORECASE
         )
@@ -83,7 +128,6 @@ class Binlog:
             server_id=zlib.crc32(f"{self.database} {run}".encode()) | 1 << 31,
             blocking=True, resume_stream=True, log_file=file, log_pos=place,
             slave_heartbeat=_HEARTBEAT, enable_logging=False, only_events=_EVENTS,
-            only_schemas=[self.database], only_tables=[*tables, marks],
             pymysql_wrapper=self._connect,
         )  # fmt: skip
         try:
@@ -94,13 +138,17 @@ class Binlog:
             raise
         # The package would connect again by itself, in the midst of a transaction.
         self._sealed = True
+        self._reader._stream_connection.ours = self._is_ours
         self._thread = threading.Thread(target=self._run, name="binlog", daemon=True)
         self._thread.start()
+
+    def _is_ours(self, schema: str, table: str) -> bool:
+        return (self._fold(schema), self._fold(table)) in self._here
 
     def _connect(self, **settings: Any) -> Any:
         if self._sealed:
             raise Transient("the server ended the stream", where=self.where)
-        return pymysql.connect(**settings)
+        return _Lean(**settings)
 
     def _begin(self) -> int:
         """Read up to the file's own description; when it was begun."""
@@ -182,18 +230,19 @@ class Binlog:
 
     def _add(self, found: Any) -> None:
         part = self._part = self._part or Part(float(found.timestamp))
+        table = self._fold(found.table)
         for row in found.rows:
-            if found.table == self._marks:
+            if table == self._marks:
                 written = isinstance(found, row_event.WriteRowsEvent)
                 if written and row["values"]["mark"] is not None:
                     part.marks.append(row["values"]["mark"])
                 continue
             if isinstance(found, row_event.UpdateRowsEvent):
-                part.rows.append(("O", found.table, row["before_values"]))
-                part.rows.append(("N", found.table, row["after_values"]))
+                part.rows.append(("O", table, row["before_values"]))
+                part.rows.append(("N", table, row["after_values"]))
             else:
                 kind = "D" if isinstance(found, row_event.DeleteRowsEvent) else "N"
-                part.rows.append((kind, found.table, row["values"]))
+                part.rows.append((kind, table, row["values"]))
             if len(part.rows) >= PART:
                 self._hand_over(end=False)
                 part = self._part = Part(float(found.timestamp))

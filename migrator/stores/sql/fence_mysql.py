@@ -1,16 +1,21 @@
 """The fence of MariaDB and MySQL: triggers that refuse all writes but Migrator's own.
 
-They are made under one lock of all tables, which waits for every open transaction that has used
-these, and the marker is written before the lock is given back: so all that was acknowledged lies
-before it (R16). A transaction that holds one of the tables and asks for another meanwhile may be
-ended by the server as a deadlock's. TRUNCATE and what changes tables pass triggers; the journal
-shows them.
+Making triggers takes a while. So they are made first and refuse nothing as long as a table of the
+run's own is empty; its row is written under one lock of all tables, which waits for every open
+transaction that has used them. The marker is written in the same transaction: so all that was
+acknowledged lies before it (R16). They read that row with a lock, since a transaction of an old
+snapshot would not see it.
+
+A transaction that holds one of the tables and asks for another meanwhile may be ended by the
+server as a deadlock's. TRUNCATE and ALTER TABLE pass triggers; the journal shows them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from sqlalchemy.engine import Connection
 
@@ -20,55 +25,74 @@ from migrator.stores.sql.journal_mysql import MysqlJournal, mark
 # Every session of Migrator's has it (engine.py); an application has no reason to set it.
 WRITER = "@migrator_writer"
 _EVENTS = ("INSERT", "UPDATE", "DELETE")
+_THERE = (
+    "SELECT count(*) FROM information_schema.tables "
+    "WHERE table_schema = database() AND table_name = %s"
+)
 
 
 class MysqlFence:
-    """Three triggers on each table of a collection."""
+    """Three triggers on each table of a collection, and the table that says whether they refuse."""
 
     def __init__(self, journal: MysqlJournal, tables: Callable[[], Sequence[str]]) -> None:
         self.journal = journal
         self._tables = tables
         self._prefix = f"{journal.run}_fence_"
+        self._name = f"{journal.run}_fence"
+        self._raised = quote(self._name)
 
     def raise_(self, mark_: str, seconds: float) -> None:
-        tables, marks = self._tables(), self.journal.marks
+        end = time.monotonic() + seconds
         with self.journal.session() as c:
             marked = self.journal.begun(c) is not None
-            locked = [*tables, *([marks] if marked else [])]
-            before = c.exec_driver_sql("SELECT @@lock_wait_timeout").scalar()
-            c.exec_driver_sql(f"SET SESSION lock_wait_timeout = {max(1, math.ceil(seconds))}")
             try:
-                c.exec_driver_sql(
-                    f"LOCK TABLES {', '.join(f'{quote(t)} WRITE' for t in locked)}".replace(
-                        "%", "%%"
-                    )
-                )
-                try:
-                    self._make(c, tables)
-                    if marked:
-                        mark(c, marks, mark_)
-                except BaseException:
-                    self._remove(c)
-                    raise
-            finally:
-                c.exec_driver_sql("UNLOCK TABLES")
-                c.exec_driver_sql(f"SET SESSION lock_wait_timeout = {before}")
+                with _patient(c, end):
+                    self._make(c)
+                with _patient(c, end):
+                    self._close(c, self.journal.marks if marked else None, mark_)
+            except BaseException:
+                self._remove(c)
+                raise
 
-    def _make(self, c: Connection, tables: Sequence[str]) -> None:
-        self._remove(c)
-        for number, table in enumerate(tables):
+    def _make(self, c: Connection) -> None:
+        """The triggers, which let everything pass so far."""
+        _do(c, f"CREATE TABLE IF NOT EXISTS {self._raised} (up INT PRIMARY KEY) ENGINE=InnoDB")
+        found = self._found(c)
+        for number, table in enumerate(self._tables()):
             for event in _EVENTS:
-                name = quote(f"{self._prefix}{number}_{event.lower()}")
-                statement = (
-                    f"CREATE TRIGGER {name} BEFORE {event} ON {quote(table)} FOR EACH ROW BEGIN "
-                    f"IF {WRITER} IS NULL THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = "
-                    "'writes to this table are stopped: Migrator moves it'; END IF; END"
+                name = f"{self._prefix}{number}_{event.lower()}"
+                if name in found:
+                    continue
+                closed = f"EXISTS (SELECT 1 FROM {self._raised} LOCK IN SHARE MODE)"  # noqa: S608
+                _do(
+                    c,
+                    f"CREATE TRIGGER {quote(name)} BEFORE {event} ON {quote(table)} FOR EACH ROW "
+                    f"BEGIN IF {WRITER} IS NULL AND {closed} THEN SIGNAL SQLSTATE '45000' "
+                    "SET MESSAGE_TEXT = 'writes to this table are stopped: Migrator moves it'; "
+                    "END IF; END",
                 )
-                c.exec_driver_sql(statement.replace("%", "%%"))
+
+    def _close(self, c: Connection, marks: str | None, mark_: str) -> None:
+        """Let them refuse, from a moment when nobody has anything open."""
+        locked = [*map(quote, self._tables()), self._raised, *([quote(marks)] if marks else [])]
+        _do(c, f"LOCK TABLES {', '.join(f'{table} WRITE' for table in locked)}")
+        try:
+            _do(c, "SET autocommit = 0")
+            _do(c, f"INSERT IGNORE INTO {self._raised} VALUES (1)")  # noqa: S608
+            if marks:
+                mark(c, marks, mark_)
+            _do(c, "COMMIT")
+        finally:
+            _do(c, "SET autocommit = 1")
+            _do(c, "UNLOCK TABLES")
 
     def is_up(self) -> bool:
         with self.journal.session() as c:
-            return len(self._found(c)) == len(_EVENTS) * len(self._tables())
+            if not c.exec_driver_sql(_THERE, (self._name,)).scalar():
+                return False
+            found = c.exec_driver_sql(f"SELECT 1 FROM {self._raised}".replace("%", "%%"))  # noqa: S608
+            up = found.first() is not None
+            return up and len(self._found(c)) == len(_EVENTS) * len(self._tables())
 
     def lower(self) -> None:
         with self.journal.session() as c:
@@ -82,5 +106,23 @@ class MysqlFence:
         return list(c.exec_driver_sql(query, (len(self._prefix), self._prefix)).scalars())
 
     def _remove(self, c: Connection) -> None:
+        if c.exec_driver_sql(_THERE, (self._name,)).scalar():
+            _do(c, f"DELETE FROM {self._raised}")  # noqa: S608 - writes go on from here
         for name in self._found(c):
-            c.exec_driver_sql(f"DROP TRIGGER {quote(name)}".replace("%", "%%"))
+            _do(c, f"DROP TRIGGER {quote(name)}")
+        _do(c, f"DROP TABLE IF EXISTS {self._raised}")
+
+
+def _do(c: Connection, statement: str) -> None:
+    c.exec_driver_sql(statement.replace("%", "%%"))
+
+
+@contextmanager
+def _patient(c: Connection, end: float) -> Iterator[None]:
+    """Wait for locks until then, to the second."""
+    before = c.exec_driver_sql("SELECT @@lock_wait_timeout").scalar()
+    _do(c, f"SET SESSION lock_wait_timeout = {max(1, math.ceil(end - time.monotonic()))}")
+    try:
+        yield
+    finally:
+        _do(c, f"SET SESSION lock_wait_timeout = {before}")

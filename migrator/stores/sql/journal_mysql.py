@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy.engine import Connection
@@ -106,6 +107,12 @@ class MysqlJournal:
         """A connection without a transaction."""
         with edge(self.where, writing=True), self.database.engine.connect() as connection:
             yield connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    @cached_property
+    def folds(self) -> bool:
+        """Whether the server takes names of tables for equal in any case."""
+        with self.session() as c:
+            return bool(c.exec_driver_sql("SELECT @@lower_case_table_names").scalar())
 
     # ------------------------------------------------------------ made and removed
 
@@ -200,8 +207,9 @@ class MysqlJournal:
         tables = [table.name for table in self.watched().tables]
         with edge(self.where):
             return Binlog(
-                {**parts, **settings}, self.run, tables, self.marks, file, place, self.where
-            )
+                {**parts, **settings}, self.run, tables, self.marks, file, place, self.where,
+                folds=self.folds,
+            )  # fmt: skip
 
 
 class MysqlFeed:
@@ -212,7 +220,8 @@ class MysqlFeed:
         self._stream = stream
         self._feed = feed
         self._watched = journal.watched()
-        self._tables = {table.name.lower(): table for table in self._watched.tables}
+        fold: Callable[[str], str] = str.lower if journal.folds else str
+        self._tables = {fold(table.name): table for table in self._watched.tables}
 
     def poll(self, seconds: float) -> Touches | None:
         parts = self._stream.parts.take(seconds, _AT_ONCE)
@@ -231,7 +240,7 @@ class MysqlFeed:
         """Until the last of the transactions can be read, and so those before it: they become
         visible in the log's order."""
         _, name, columns = row
-        table = self._tables[name.lower()]
+        table = self._tables[name]
         told = [n for n in self._watched.rows[table.name] if columns[n] is not None]
         condition = " AND ".join(f"{quote(n)} = %s" for n in told).replace("%", "%%")
         query = f"SELECT 1 FROM {quote(table.name)} WHERE {condition} LOCK IN SHARE MODE"  # noqa: S608
@@ -245,11 +254,11 @@ class MysqlFeed:
         below: dict[str, dict[tuple[Any, ...], None]] = {}
         before: tuple[Any, ...] | None = None
         for kind, name, columns in rows:
-            table = self._tables[name.lower()]
+            table = self._tables[name]
             if table.links:
                 link = tuple(columns[n] for n in table.links[0].columns)
                 if None not in link:
-                    below.setdefault(table.name, {})[link] = None
+                    below.setdefault(name, {})[link] = None
                 continue
             if (key := self._watched.raw(columns)) is None:
                 untold = True
@@ -259,7 +268,7 @@ class MysqlFeed:
             keys[key] = keys.pop(key, False) or kind == "D"
             before = key if kind == "O" else None
         for name, links in below.items():
-            for key in self._roots(c, self._tables[name.lower()], list(links)):
+            for key in self._roots(c, self._tables[name], list(links)):
                 keys.setdefault(key, False)
         return untold
 
