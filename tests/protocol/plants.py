@@ -13,7 +13,8 @@ from migrator.engine.mirror import Mirror
 from migrator.engine.reconcile import Reconciler
 from migrator.engine.swap import SwapTerms
 from migrator.journal import Touches
-from tests.protocol.schedule import Chances, Schedule, filled, mirrored, whole_life
+from migrator.model.phase import Phase
+from tests.protocol.schedule import Chances, Schedule, World, equal, filled, level, reach
 from tests.protocol.server import Event, ServerFence
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -40,8 +41,7 @@ def _acknowledged(self: Lane, side: str, given: Touches) -> Touches:
 
 
 def _stale_pages(patch: pytest.MonkeyPatch) -> None:
-    """Touches are acted on between the listing of a page and its writing; then all are quiet, so
-    that no later touch mends it."""
+    """Touches are acted on between the listing of a page and its writing."""
     page = Mirror._page
 
     def _page(self: Mirror) -> None:
@@ -49,7 +49,6 @@ def _stale_pages(patch: pytest.MonkeyPatch) -> None:
             points.reached(point)
             if point == "page.read":
                 self.lanes[0].turn("source", 0.0)
-                self.lanes[0].route.source.world.writes = 0  # type: ignore[attr-defined]
 
         patch.setattr(mirror, "reached", reached)
         page(self)
@@ -99,30 +98,86 @@ def _late_start(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(swap, "_go_on", released_first)
 
 
-_MANY = Chances(faults=20, fault=0.05)
-_BUSY = Chances(writes=60, write=0.1, faults=0)
-_FEW = Chances(writes=20, write=0.3, faults=60, fault=0.04, kill=False, lose=False)
-_SWAPS = Chances(lose=False, truncate=False)
+# ---------------------------------------------------------------------- where each would show
 
-# By rule: what is planted, and in which schedules it shows: of the mirror alone, or with swaps.
-PLANTS: Mapping[str, tuple[Plant, Chances]] = {
-    "R2.lease": (_hasty_successor, _MANY),
-    "R4.let_go": (_stale_pages, _BUSY),
-    "R5.durable": (_gathers(_acknowledged), _MANY),
-    "R5.keyless": (_gathers(lambda self, side, given: replace(given, whole=False)), Chances()),
-    "R5.identity": (_scans_nothing, Chances()),
-    "R5.union": (_scans_one_side, Chances()),
-    "R6.let_go": (_impatient, _FEW),
-    "R16.held": (_open_fence, _SWAPS),
-    "cutover.marker": (_undrained, _SWAPS),
-    "cutover.start": (_late_start, _SWAPS),
+
+def ends_equal(schedule: Schedule) -> None:
+    """At rest both sides hold what the application was told."""
+    schedule.settle()
+    equal(schedule.world)
+
+
+def _meanwhile(what: Callable[[World], None]) -> Plant:
+    """Something happens while the mirror does nothing but mirror."""
+
+    def play(patch: pytest.MonkeyPatch) -> None:
+        schedule = level(patch)
+        what(schedule.world)
+        ends_equal(schedule)
+
+    return play
+
+
+def _in_a_swap(step: str, *, hook: bool = False) -> Plant:
+    """The application writes at a step of a cut-over."""
+
+    def play(patch: pytest.MonkeyPatch) -> None:
+        schedule = level(patch, hook=hook)
+        schedule.world.script[step] = lambda: schedule.world.put("0")
+        schedule.ask(Phase.CUT_OVER)
+        ends_equal(schedule)
+
+    return play
+
+
+def _while_copied(patch: pytest.MonkeyPatch) -> None:
+    schedule = filled(1, patch, Chances(writes=0, faults=0))
+    schedule.world.script["page.read"] = lambda: schedule.world.put("0")
+    reach(schedule, Phase.BACKFILLED)
+    ends_equal(schedule)
+
+
+def _dies_with_a_request(world: World) -> None:
+    world.put("0")
+    world.fates.append("killed")
+    world.script["write"] = lambda: world.put("0")
+
+
+def _loses_an_answer(world: World) -> None:
+    world.put("0")
+    world.fates.append("late")
+    world.script["mirror.write"] = lambda: world.put("0")
+
+
+def _dies_before_it_acts(world: World) -> None:
+    world.put("0")
+    world.script["mirror.touched"] = world.kill
+
+
+def _loses_the_feed(world: World, change: Callable[[str], None]) -> None:
+    change("0")
+    world.servers["source"].lose_feed()
+
+
+# By rule: what is planted, and a schedule in which it shows.
+PLANTS: Mapping[str, tuple[Plant, Plant]] = {
+    "R2.lease": (_hasty_successor, _meanwhile(_dies_with_a_request)),
+    "R4.let_go": (_stale_pages, _while_copied),
+    "R5.durable": (_gathers(_acknowledged), _meanwhile(_dies_before_it_acts)),
+    "R5.keyless": (
+        _gathers(lambda self, side, given: replace(given, whole=False)),
+        _meanwhile(lambda world: world.truncate()),
+    ),
+    "R5.identity": (
+        _scans_nothing,
+        _meanwhile(lambda world: _loses_the_feed(world, world.put)),
+    ),
+    "R5.union": (
+        _scans_one_side,
+        _meanwhile(lambda world: _loses_the_feed(world, world.delete)),
+    ),
+    "R6.let_go": (_impatient, _meanwhile(_loses_an_answer)),
+    "R16.held": (_open_fence, _in_a_swap("swap.drained")),
+    "cutover.marker": (_undrained, _in_a_swap("swap.raised")),
+    "cutover.start": (_late_start, _in_a_swap("hooked release", hook=True)),
 }
-
-
-def carried_out(rule: str, seed: int, patch: pytest.MonkeyPatch) -> None:
-    """A schedule in which what is planted against a rule would show."""
-    chances = PLANTS[rule][1]
-    if chances is _SWAPS:
-        whole_life(seed, patch, chances)
-    else:
-        mirrored(filled(seed, patch, chances))

@@ -36,9 +36,9 @@ from migrator.state.tables import metadata
 from migrator.stores.sqlite import CAPABILITIES
 from tests.protocol.server import LARGE, Fate, Server
 
-LIFE = 61.0  # for how long a request may be carried out whose answer never came
+LIFE = 2.0  # for how long a request may be carried out whose answer never came
 KEYS = "012"
-ENOUGH = 20_000  # steps of one schedule
+ENOUGH = 12_000  # steps of one schedule
 
 
 class Killed(BaseException):
@@ -65,6 +65,7 @@ class _Late:
     put: Sequence[Block]
     gone: Sequence[Value]
     until: float
+    lands: bool
 
 
 @dataclass
@@ -78,6 +79,7 @@ class World:
     steps: int = 0
     told: list[str] = field(default_factory=list)  # what happened, in order
     script: dict[str, Callable[[], None]] = field(default_factory=dict)  # once, at a step
+    fates: list[Fate] = field(default_factory=list)  # of the next requests that write
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -119,6 +121,9 @@ class World:
         return self._draws(f"{what} fails", 1.0)
 
     def fate(self, what: str) -> Fate:
+        if self.fates:
+            self.told.append(f"{what}: {self.fates[0]}")
+            return self.fates.pop(0)
         if not self._draws(f"{what} fails", 8.0):
             return "done"
         kills: list[Fate] = ["killed"] if self.chances.kill else []
@@ -127,8 +132,11 @@ class World:
         return fate
 
     def later(self, server: Server, put: Sequence[Block], gone: Sequence[Value]) -> None:
-        until = self.now + self.random.choice([0.01, 0.5, LIFE - 1])
-        self.late.append(_Late(server, put, gone, until))
+        until, lands = self.now + LIFE - 0.1, True
+        if self.chances.faults:
+            until = self.now + self.random.choice([0.01, 0.5, LIFE - 0.1])
+            lands = self.random.random() < 0.7
+        self.late.append(_Late(server, put, gone, until, lands))
 
     def kill(self) -> None:
         self.dead = True
@@ -145,7 +153,7 @@ class World:
         """Late requests are carried out at some time, or never."""
         for request in [r for r in self.late if r.until <= self.now]:
             self.late.remove(request)
-            if self.random.random() < 0.7:
+            if request.lands:
                 self.told.append(f"late request lands on the {request.server.at.store}")
                 request.server.carry_out(request.put, request.gone)
 
@@ -186,7 +194,7 @@ class World:
         primary, fence = self.run()
         if self.side != primary and fence == "":
             self.side = primary
-        return self.side == primary and fence != "flipped"
+        return self.side == primary and fence in ("", "armed", "raised")
 
     def _said(self, what: str) -> None:
         self.told.append(f"application: {what} on the {self.side}")
@@ -323,7 +331,7 @@ class Schedule:
         stop = cast("Any", _Stop(self._clock))
         scene = Scene(
             self._plain.run(self._run), cast("Any", plan), [self._route], self._control,
-            cast("Any", SimpleNamespace(check=lambda: None)), 1,
+            cast("Any", SimpleNamespace(check=lambda: None, succeeded=False)), 1,
             retry=retry.Retry(stop=stop), stop=stop,
         )  # fmt: skip
         return Mirror(scene, LIFE)
@@ -357,6 +365,10 @@ class Schedule:
     def phase(self) -> Phase:
         return self._plain.run(self._run).phase
 
+    def aside(self) -> list[str]:
+        """What lies in quarantine."""
+        return [item.shown for item in self._plain.quarantined(self._run)]
+
     def compared(self) -> None:
         """As the comparison does, which has tests of its own."""
         self._plain.advance(self._plain.run(self._run), Phase.SHADOW_READ)
@@ -387,6 +399,16 @@ def filled(seed: int, patch: pytest.MonkeyPatch, chances: Chances) -> Schedule:
         world.servers["source"].put(key, {"": {"n": world.version}})
         world.history[key] = world.version
     return Schedule(world, patch)
+
+
+def level(patch: pytest.MonkeyPatch, *, hook: bool = False) -> Schedule:
+    """A move whose sides are equal, with nothing drawn."""
+    schedule = filled(1, patch, Chances(writes=0, faults=0, hook=hook))
+    for key in KEYS:
+        schedule.world.put(key)
+    reach(schedule, Phase.BACKFILLED)
+    schedule.compared()
+    return schedule
 
 
 def mirrored(schedule: Schedule) -> None:

@@ -10,17 +10,8 @@ import os
 import pytest
 
 from migrator.model.phase import Phase
-from tests.protocol.plants import PLANTS, carried_out
-from tests.protocol.schedule import (
-    KEYS,
-    Chances,
-    Schedule,
-    equal,
-    filled,
-    mirrored,
-    reach,
-    whole_life,
-)
+from tests.protocol.plants import PLANTS, ends_equal
+from tests.protocol.schedule import Chances, filled, level, mirrored, reach, whole_life
 
 SCHEDULES = int(os.environ.get("MIGRATOR_SCHEDULES", "8"))
 
@@ -40,57 +31,62 @@ def test_no_acknowledged_write_is_lost_there_and_back(
 
 
 @pytest.mark.parametrize("rule", PLANTS)
-def test_schedules_find_a_fault_that_breaks_a_rule(rule: str) -> None:
-    plant, _ = PLANTS[rule]
+def test_a_rule_broken_in_the_engine_loses_a_write(rule: str) -> None:
+    plant, play = PLANTS[rule]
 
-    def loses(seed: int) -> bool:
-        with pytest.MonkeyPatch.context() as patch:
-            plant(patch)
-            try:
-                carried_out(rule, seed, patch)
-            except AssertionError as error:
-                return "holds" in str(error)
-        return False
+    with pytest.MonkeyPatch.context() as patch:
+        play(patch)
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        with pytest.raises(AssertionError, match=r"holds .*, and the application was told"):
+            play(patch)
 
-    assert any(loses(seed) for seed in range(40))
+
+# ---------------------------------------------------------------------- what the mirror may meet
+
+
+@pytest.mark.xfail(strict=True, reason="the new place is noted before the re-scan that it needs")
+def test_a_crash_after_a_lost_feed_does_not_spare_the_re_scan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+    world.put("0")
+    world.servers["source"].lose_feed()
+    world.script["prepare"] = lambda: world.script.update(controlled=world.kill)
+
+    ends_equal(schedule)
+
+
+@pytest.mark.xfail(strict=True, reason="what was set aside is taken up again at once")
+def test_a_block_that_does_not_fit_stays_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = level(monkeypatch)
+    schedule.world.put("0", large=True)
+    schedule.settle()
+
+    assert schedule.aside() == ["Game:0"]
 
 
 # ---------------------------------------------------------------------- what a swap may meet
-
-
-def _level(patch: pytest.MonkeyPatch, *, hook: bool) -> Schedule:
-    """A move whose sides are equal, with nothing drawn."""
-    calm = Chances(writes=0, faults=0, hook=hook)
-    schedule = filled(1, patch, calm)
-    for key in KEYS:
-        schedule.world.put(key)
-    reach(schedule, Phase.BACKFILLED)
-    schedule.compared()
-    return schedule
-
-
-def _ends_equal(schedule: Schedule) -> None:
-    schedule.settle()
-    equal(schedule.world)
 
 
 @pytest.mark.xfail(strict=True, reason="the gates are not looked at again before the flip")
 def test_a_truncate_while_a_swap_catches_up_is_mirrored_before_the_flip(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    schedule = _level(monkeypatch, hook=False)
+    schedule = level(monkeypatch)
     schedule.world.script["swap.armed"] = schedule.world.truncate
 
     schedule.ask(Phase.CUT_OVER)
 
-    _ends_equal(schedule)
+    ends_equal(schedule)
 
 
 @pytest.mark.xfail(strict=True, reason="the gates are not looked at again before the flip")
 def test_a_feed_lost_while_a_swap_catches_up_is_scanned_anew_before_the_flip(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    schedule = _level(monkeypatch, hook=False)
+    schedule = level(monkeypatch)
     world = schedule.world
 
     def lost() -> None:
@@ -101,7 +97,7 @@ def test_a_feed_lost_while_a_swap_catches_up_is_scanned_anew_before_the_flip(
 
     schedule.ask(Phase.CUT_OVER)
 
-    _ends_equal(schedule)
+    ends_equal(schedule)
     reach(schedule, Phase.SHADOW_READ)
 
 
@@ -109,7 +105,7 @@ def test_a_feed_lost_while_a_swap_catches_up_is_scanned_anew_before_the_flip(
 def test_a_block_that_does_not_fit_while_a_swap_catches_up_keeps_it_from_the_flip(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    schedule = _level(monkeypatch, hook=False)
+    schedule = level(monkeypatch)
     schedule.world.script["swap.armed"] = lambda: schedule.world.put("0", large=True)
 
     assert not schedule.ask(Phase.CUT_OVER)
@@ -119,7 +115,7 @@ def test_a_block_that_does_not_fit_while_a_swap_catches_up_keeps_it_from_the_fli
 def test_a_feed_lost_after_the_flip_does_not_keep_writes_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    schedule = _level(monkeypatch, hook=False)
+    schedule = level(monkeypatch)
     world = schedule.world
     world.script["swap.flipped"] = lambda: world.script.update(
         poll=world.servers["target"].lose_feed
@@ -127,14 +123,14 @@ def test_a_feed_lost_after_the_flip_does_not_keep_writes_stopped(
 
     assert schedule.ask(Phase.CUT_OVER)
 
-    _ends_equal(schedule)
+    ends_equal(schedule)
 
 
 @pytest.mark.xfail(strict=True, reason="mending throws away what was written since the release")
 def test_a_write_between_the_release_and_its_note_outlives_a_crash(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    schedule = _level(monkeypatch, hook=True)
+    schedule = level(monkeypatch, hook=True)
     world = schedule.world
 
     def killed() -> None:
@@ -145,4 +141,4 @@ def test_a_write_between_the_release_and_its_note_outlives_a_crash(
 
     assert schedule.ask(Phase.CUT_OVER)
 
-    _ends_equal(schedule)
+    ends_equal(schedule)
