@@ -19,7 +19,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -64,6 +64,7 @@ class _Top(msgspec.Struct, frozen=True):
 
 class _Env(msgspec.Struct, frozen=True):
     staging: bool = False
+    request_life: Annotated[float, msgspec.Meta(gt=0)] = 61.0
     control: object = None
     stores: dict[str, object] = {}
 
@@ -76,6 +77,7 @@ class Settings:
     env: str
     envs: tuple[str, ...]
     staging: bool
+    request_life: float
     migrations: Path
     plans: Path
     control: StoreTable
@@ -165,6 +167,7 @@ def load_settings(path: str | Path | None = None, env: str | None = None) -> Set
         name,
         tuple(envs),
         chosen.staging,
+        chosen.request_life,
         file.parent / top.migrations,
         file.parent / top.plans,
         control,

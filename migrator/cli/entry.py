@@ -91,7 +91,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     words = list(sys.argv[1:] if args is None else args)
     output.prepare()
-    signals.install()
+    signals.install(whole=args is None)
     options = Options()
     try:
         try:

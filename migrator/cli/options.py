@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from migrator.cli import signals
+
 if TYPE_CHECKING:
     from migrator.commands import Project
 
@@ -48,8 +50,10 @@ class Options:
         """Open the project; to be used as a context."""
         from migrator.cli.logs import configure
         from migrator.commands import Project
+        from migrator.state import Lease
 
         configure(self.log_level, self.log_format)
+        Lease.deadly = signals.is_ours
         return Project(self.config, self.env)
 
 

@@ -15,10 +15,14 @@ from migrator.errors import Interrupted
 
 EXIT = 130
 _working: threading.Event | None = None
+# Whether this process runs one command and nothing else.
+is_ours = False
 
 
-def install() -> None:
-    """Handle both signals from here on, for the whole process."""
+def install(*, whole: bool) -> None:
+    """Handle both signals from here on, for the whole process, which is ours alone if ``whole``."""
+    global is_ours
+    is_ours = whole
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _handle)
 

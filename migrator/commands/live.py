@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -34,6 +34,7 @@ from migrator.errors import Interrupted, MigratorError, Refused, Waiting
 from migrator.model.phase import Phase
 from migrator.model.plan import Plan
 from migrator.retry import Retry
+from migrator.route import Route
 from migrator.state import Lease, LiveState, Run
 
 _LOOK = 0.1
@@ -79,7 +80,8 @@ def ask(
     while (told := live.answered(number)) is None:
         try:
             with owning(project, revision, watcher, stop) as scene:
-                Mirror(scene).work(lambda: live.answered(number) is not None)
+                owner = Mirror(scene, project.settings.request_life)
+                owner.work(lambda: live.answered(number) is not None)
         except _Owned:
             _wait(project, run, live, number, since, watcher, stop)
     answer = msgspec.convert(told, Answer)
@@ -110,7 +112,7 @@ def mirror(
         try:
             with owning(project, revision, watcher or Nobody(), stop) as scene:
                 log.info("mirroring", run=run.id, pid=os.getpid())
-                Mirror(scene).work()
+                Mirror(scene, project.settings.request_life).work()
         except _Owned:
             if not told:
                 log.info("standing by", run=run.id)
@@ -179,10 +181,27 @@ def compare_live(
     """Compare both sides of a live run beside its mirror, which must be running."""
     stop = stop or threading.Event()
     run = project.control.run(revision)
+    with Lease(project.control, f"{project.settings.env}/{revision}") as lease:
+        frozen = frozen_plan(run)
+        routes = project.routes(revision, frozen)
+        scene = Scene(
+            run, frozen, routes, project.control, lease, workers,
+            watcher or Nobody(), Retry(stop=stop, check=lease.check), stop,
+            settler(project, run, routes, stop),
+        )  # fmt: skip
+        return [verify(scene, route) for route in routes]
+
+
+def settler(
+    project: Project, run: Run, routes: Sequence[Route], stop: threading.Event
+) -> Callable[[], None]:
+    """What waits until the mirror of a run holds all that was written until then.
+
+    It raises Waiting where none is running, or where the sides were swapped meanwhile.
+    """
     live = LiveState(project.control, run.id)
 
     def settle() -> None:
-        """Until the mirror has met a marker in each feed."""
         since, marks = time.time(), set()
         for route in routes:
             marks.add(mark := settling())
@@ -194,16 +213,11 @@ def compare_live(
             if time.time() - max(told, since) > _SILENT:
                 raise Waiting(
                     "no mirror is running, so the sides differ by what was written since",
-                    hint=f"start it:  migrator mirror {revision}",
+                    hint=f"start it:  migrator mirror {run.revision}",
                 )
+            if marks and project.control.run(run.id).epoch != run.epoch:
+                raise Waiting("the sides were swapped meanwhile", hint="compare them again")
             if marks and stop.wait(0.02):
                 raise Interrupted("stopped; nothing was changed")
 
-    with Lease(project.control, f"{project.settings.env}/{revision}") as lease:
-        frozen = frozen_plan(run)
-        routes = project.routes(revision, frozen)
-        scene = Scene(
-            run, frozen, routes, project.control, lease, workers,
-            watcher or Nobody(), Retry(stop=stop, check=lease.check), stop, settle,
-        )  # fmt: skip
-        return [verify(scene, route) for route in routes]
+    return settle

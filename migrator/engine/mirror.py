@@ -37,7 +37,6 @@ log = structlog.get_logger("migrator.mirror")
 
 IDLE = 0.05
 TELL_EVERY = 0.5
-REQUEST_LIFE = 61.0
 _SETTLING = "settle "
 
 
@@ -70,7 +69,7 @@ class _Verifying:
 class Mirror:
     """The owner of one run. ``run`` holds where it stands."""
 
-    def __init__(self, scene: Scene, request_life: float = REQUEST_LIFE) -> None:
+    def __init__(self, scene: Scene, request_life: float) -> None:
         self.scene = scene
         self.live = LiveState(scene.control, scene.run.id)
         self.lanes = [Lane(scene, route, self.live, request_life) for route in scene.routes]
@@ -98,6 +97,8 @@ class Mirror:
         reached("run.started")
         if self.run.fence:
             mend(self)
+        if self.scene.lease.succeeded and self.run.phase is not Phase.PLANNED:
+            self._outwait()
         try:
             while not self.run.phase.ended and not enough():
                 self.scene.check()
@@ -106,6 +107,15 @@ class Mirror:
             for lane in self.lanes:
                 lane.close()
             self._stop_verifying()
+
+    def _outwait(self) -> None:
+        """Wait until no request of an owner that died can be carried out any more (R2, R6)."""
+        log.warning("waits for the last requests of the mirror before", seconds=self.request_life)
+        until = time.monotonic() + self.request_life
+        while time.monotonic() < until:
+            self.scene.check()
+            self.tell()
+            time.sleep(IDLE)
 
     def turn(self) -> None:
         """Act on what there is of touches, and take one step of what was asked for."""

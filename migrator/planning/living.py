@@ -49,7 +49,7 @@ def _findings(route: Route, made: Plan) -> Iterator[Finding]:
         if not isinstance(side, Fenced) or side.fence(_NAME) is None:
             yield tell(
                 "note", "N134",
-                f"{side.at}: its store can't deny writes; a swap away from it needs --hook or --gateways",
+                f"{side.at}: its store can't deny writes: a swap away needs --hook or --gateways",
             )  # fmt: skip
 
 

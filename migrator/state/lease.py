@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import sqlalchemy as sa
 
@@ -21,6 +23,8 @@ from migrator.state import tables as t
 from migrator.state.control import Control
 
 SECONDS = 15.0
+# What lies between a check and the sending that it allows, at most, in a process that runs.
+MARGIN = 1.0
 
 
 def boot_clock() -> float:
@@ -75,8 +79,14 @@ class Lease:
     """A lease held by this process while the ``with`` block runs.
 
     Raises Refused where another holds it and lives. ``check`` raises Interrupted once the lease
-    can no longer be relied on.
+    can no longer be relied on. ``succeeded``: the holder before did not leave it, so that a
+    request of its last moments may still be alive.
+
+    Where ``deadly`` is set, for whole processes that are ours alone, the kernel ends this one
+    when the lease runs out: after it stood still in between it can send nothing more (R14).
     """
+
+    deadly = False
 
     def __init__(
         self,
@@ -96,6 +106,7 @@ class Lease:
         self._pid = os.getpid()
         self._generation = 0
         self._until = 0.0
+        self.succeeded = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -109,6 +120,7 @@ class Lease:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+        _Timer.disarm(self)
         try:
             with self._control.transaction() as c:
                 c.execute(t.lease.delete().where(*self._mine()))
@@ -117,11 +129,17 @@ class Lease:
 
     def check(self) -> None:
         """Raise Interrupted where this process may no longer act for the run."""
-        if os.getpid() != self._pid or self._clock() >= self._until:
+        margin = min(MARGIN, self._seconds / 5)
+        if os.getpid() != self._pid or self._clock() >= self._until - margin:
             raise Interrupted(
                 f"the lease on {self._name} ran out before it could be renewed",
                 hint="nothing is lost: run the same command again",
             )
+
+    def _hold_until(self, at: float) -> None:
+        self._until = at
+        if self.deadly:
+            _Timer.arm(self, at)
 
     def _mine(self) -> tuple[sa.ColumnElement[bool], ...]:
         lease = t.lease.c
@@ -143,7 +161,8 @@ class Lease:
                 else:
                     taken = False
             if taken:
-                self._until = asked + self._seconds
+                self.succeeded = row is not None
+                self._hold_until(asked + self._seconds)
                 return
             if row is not None:
                 self._refuse_if_alive(row, watched)
@@ -206,4 +225,30 @@ class Lease:
             if not renewed:
                 self._until = 0.0
                 return
-            self._until = asked + self._seconds
+            self._hold_until(asked + self._seconds)
+
+
+class _Timer:
+    """The process's one timer, set to when the first of its leases runs out."""
+
+    _lock = threading.Lock()
+    _ends: ClassVar[dict[int, float]] = {}
+
+    @classmethod
+    def arm(cls, lease: Lease, at: float) -> None:
+        with cls._lock:
+            cls._ends[id(lease)] = at
+            cls._set()
+
+    @classmethod
+    def disarm(cls, lease: Lease) -> None:
+        with cls._lock:
+            if cls._ends.pop(id(lease), None) is not None:
+                cls._set()
+
+    @classmethod
+    def _set(cls) -> None:
+        first = min(cls._ends.values(), default=None)
+        # Zero would turn it off.
+        left = 0.0 if first is None else max(0.001, first - boot_clock())
+        signal.setitimer(signal.ITIMER_REAL, left)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +39,40 @@ def test_the_lease_of_a_process_that_ended_is_taken_over_at_once(control: Contro
     held_by(control, pid=child.pid, started="1")
     with Lease(control, "x") as taken:
         taken.check()
+        assert taken.succeeded
+
+
+def test_a_lease_that_its_holder_left_is_nobodys(control: Control) -> None:
+    for _ in range(2):
+        with Lease(control, "x") as taken:
+            assert not taken.succeeded
+
+
+@pytest.mark.parametrize("deadly", [True, False])
+def test_a_process_that_stood_still_for_longer_than_its_lease_sends_nothing_more(
+    tmp_path: Path, deadly: bool
+) -> None:
+    config, sent = make_project(tmp_path), tmp_path / "sent"
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with commands.Project(config, "test") as project:
+                patch = pytest.MonkeyPatch()
+                patch.setattr(Lease, "deadly", deadly)
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                with Lease(project.control, "x", seconds=1.0) as held:
+                    held.check()
+                    # Checked, and not sent yet: there it is stopped.
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                    sent.write_text("too late")
+        finally:
+            os._exit(0)
+    assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+    time.sleep(1.2)
+    os.kill(pid, signal.SIGCONT)
+    status = os.waitpid(pid, 0)[1]
+    assert (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM) is deadly
+    assert sent.exists() is not deadly
 
 
 def test_another_process_with_the_same_number_does_not_hold_it(control: Control) -> None:

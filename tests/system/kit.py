@@ -124,7 +124,9 @@ class Shop:
 
     def __post_init__(self) -> None:
         (self.root / "migrations").mkdir(parents=True, exist_ok=True)
-        lines = [f'[env.{ENV}.stores.{name}]\nurl = "{url}"' for name, url in self.stores.items()]
+        # Servers on this very host carry out what a dead process sent at once, or never.
+        lines = [f"[env.{ENV}]\nrequest_life = 0.5"]
+        lines += [f'[env.{ENV}.stores.{name}]\nurl = "{url}"' for name, url in self.stores.items()]
         self.config.write_text("\n".join(lines) + "\n")
 
     @property
