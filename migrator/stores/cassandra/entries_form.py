@@ -126,20 +126,15 @@ class PartitionForm:
                 [*values, change.key],
             )
         ]
+        using = "USING TIMESTAMP ? AND TTL ?"
+        plain = f"INSERT INTO {name} (block, entry, value) VALUES (?, ?, ?) {using}"  # noqa: S608
+        noted = f"INSERT INTO {name} (block, entry, value, tags) VALUES (?, ?, ?, ?) {using}"  # noqa: S608
         for entry, (value, tags) in change.put.items():
-            tagged = change.before.fields.get(entry, (None, None))[1] is not None
-            names, cells = ["block", "entry", "value"], [change.key, entry, value]
-            if tags is not None or tagged:
-                names.append("tags")
-                cells.append(tags)  # type: ignore[arg-type]
-            marks = ", ".join("?" for _ in names)
-            statements.append(
-                Statement(
-                    f"INSERT INTO {name} ({', '.join(names)}) VALUES ({marks}) "  # noqa: S608
-                    "USING TIMESTAMP ? AND TTL ?",
-                    [*cells, stamp, ttl],
-                )
-            )
+            if tags is None and change.before.fields.get(entry, (None, None))[1] is None:
+                statements.append(Statement(plain, [change.key, entry, value, stamp, ttl]))
+            else:
+                values = [change.key, entry, value, tags, stamp, ttl]
+                statements.append(Statement(noted, values))
         statements += [
             Statement(
                 f"DELETE FROM {name} USING TIMESTAMP ? WHERE block = ? AND entry = ?",  # noqa: S608

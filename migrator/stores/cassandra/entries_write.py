@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import NoReturn
 
 from migrator.errors import DoesNotFit, Terminal
@@ -104,7 +104,7 @@ class Writer:
         cells: dict[bytes, Cell] = {}
         for path, value in entries.items():
             try:
-                name = codec.to_text(path).encode()
+                name = _name(path)
                 text, tags = codec.dump(value)
             except codec.UNFIT as error:
                 self._unfit(id, path, f"{path or 'it'} can't be held: {error}")
@@ -175,7 +175,7 @@ class Writer:
         """Set and remove entries. Raises Terminal for a block that is not there."""
         for patch in patches:
             key, cells = self._key(patch.id), self._cells(patch.id, patch.set)
-            names = {codec.to_text(path).encode() for path in patch.unset}
+            names = set(map(_name, patch.unset))
             (before,) = self._reader.there([key])
             if before is None or not before.fields or expired(before):
                 raise Terminal(
@@ -189,6 +189,12 @@ class Writer:
             if cells or gone:
                 change = partial(self._change, before, cells, gone, before.expires)
                 self._wire.run([_unit(patch.id, change)])
+
+
+@lru_cache(maxsize=65_536)
+def _name(path: str) -> bytes:
+    """What the entry at an access path is called. Raises one of UNFIT."""
+    return codec.to_text(path).encode()
 
 
 def _unit(id: Value, made: Callable[[], list[Statement]]) -> Unit:
