@@ -26,12 +26,12 @@ from migrator.drill.history import Act, Fault, Key, Known, State
 from migrator.drill.making import Maker, Shape, maker, shape
 from migrator.drill.page import page
 from migrator.drill.processes import Killable, MirrorProcess, Writer
+from migrator.drill.sides import SIDES, held, left, try_out
 from migrator.engine.verify import Verification
 from migrator.errors import Failed, Interrupted, MigratorError, Refused, Transient, Waiting
 from migrator.gateway import Gateway
 from migrator.gateway import Terms as GatewayTerms
-from migrator.gateway.opened import Sides
-from migrator.model.block import Address, join
+from migrator.model.block import join
 from migrator.model.phase import Phase
 from migrator.model.plan import Plan
 from migrator.model.value import Value
@@ -42,7 +42,7 @@ from migrator.state import Lease, LiveState, Run
 SAMPLES = 50
 TRIES = 5
 BUCKETS = 120
-_BATCH = 100
+_PATIENCE = 5.0
 _LOOK = 0.25
 # What is killed in which stage, in the order of what it is worth.
 KILLS = (
@@ -74,6 +74,27 @@ class DrillTerms:
     finish: bool = False
     lease: float = 5.0
     apply: commands.Terms = field(default_factory=commands.Terms)
+
+
+@dataclass
+class _Found:
+    """What a drill has come to know, and what kept it from going on."""
+
+    faults: list[Fault] = field(default_factory=list)
+    verified: list[Verification] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    stopped: bool = False
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note what fails in the block instead of raising it."""
+        try:
+            yield
+        except Interrupted:
+            self.stopped = True
+            self.problems.append("it was stopped before its end")
+        except MigratorError as error:
+            self.problems.append(f"{error.where}: {error.what}" if error.where else error.what)
 
 
 class Drill:
@@ -113,6 +134,7 @@ class Drill:
 
         Raises Refused before anything is done; what fails on the way is part of the report.
         """
+        self._refuse()
         self._shapes = self._make_shapes()
         self._try_out()
         run = self._begin()
@@ -120,48 +142,30 @@ class Drill:
         here.mkdir(parents=True)
         started = time.time()
         self._began = time.monotonic()
-        problem, faults, verified = "", list[Fault](), list[Verification]()
         live = LiveState(self._project.control, run.id)
         mirror = MirrorProcess(
             run.revision, self._project.settings.file, self._project.settings.env,
             here / "mirror.log", lambda: live.told()[0],
         )  # fmt: skip
         writers = [Writer(self._orders(here, number)) for number in range(self._terms.writers)]
-        stopped: Interrupted | None = None
+        found = _Found()
         try:
             with self._watching(live):
-                self._live(run, mirror, writers)
-                with self._stage("check"):
-                    known = traffic.known(here)
-                    verified = commands.verify_run(self._project, run.revision, stop=self._stop)
-                    faults = self._check(run, known)
-        except Interrupted as error:
-            stopped = error
-        except MigratorError as error:
-            problem = f"{error.where}: {error.what}" if error.where else error.what
-        except BaseException:
+                self._go_through(run, mirror, writers, found)
+                known = traffic.known(here)
+                with found.noting(), self._stage("check"):
+                    self._check(run, known, found)
+                left = self._leave(run, known, found)
+            mirror.stop(patience=_PATIENCE)
+        finally:
             mirror.stop()
-            raise
-        finally:
-            for writer in writers:
-                with suppress(Failed):
-                    writer.stop()
-        known = traffic.known(here)
-        left = len(known.certain)
-        try:
-            with self._stage("leave"):
-                left = self._leave(run, mirror, known)
-        except MigratorError as error:
-            problem = "; ".join(filter(None, [problem, f"it was not left: {error.what}"]))
-        finally:
-            mirror.stop(patience=5.0 if left == 0 else 0.0)
-        if stopped is not None:
+        made = self._report(run, started, known, found, left)
+        self._write(made)
+        if found.stopped:
             raise Interrupted(
-                "the drill was stopped before its end" + (f"; {problem}" if problem else ""),
+                "the drill was stopped before its end",
                 hint=f"see what is left:  migrator status {run.revision}",
             )
-        made = self._report(run, started, known, faults, verified, left, problem)
-        self._write(made)
         return made
 
     # ------------------------------------------------------------------ before
@@ -177,39 +181,22 @@ class Drill:
     def _routes(self) -> list[Route]:
         return self._project.routes(self._made.revision, self._made)
 
-    def _try_out(self) -> None:
-        """Put one aggregate of each class, and remove it. Raises Refused where that does not work,
-        and where keys of the drill are taken."""
-        for route, each in zip(self._routes(), self._shapes, strict=True):
-            names = [f"{w}.{n}.0" for w in range(self._terms.writers)
-                     for n in range(self._terms.keys)]  # fmt: skip
-            if _held(route, "source", each, names):
-                raise Refused("keys of the drill are taken; try again", where=route.cls)
-            id = each.maker.id(f"{self._terms.writers}.0.0")
-            value = each.value(f"{self._terms.writers}.0.0", 0, 1)
-            with self._gateway(route.cls) as gateway:
-                try:
-                    gateway.put(id, value)
-                    if each.items:
-                        item = each.element(value, 2)
-                        value = gateway.append(id, each.items_path, item).value
-                    found = gateway.get(id)
-                except MigratorError as error:
-                    raise Refused(
-                        f"what lies there can't be put again under another key: {error.what}",
-                        where=error.where or route.cls, hint=error.hint,
-                    ) from None  # fmt: skip
-                finally:
-                    with suppress(MigratorError):
-                        gateway.delete(id)
-            if found is None or each.state(found.value) != each.state(value):
-                raise Refused(
-                    "what was put came back changed, so that nothing can be proven",
-                    where=route.cls,
-                )
+    def _ways(self) -> list[tuple[Route, Shape]]:
+        return list(zip(self._routes(), self._shapes, strict=True))
 
-    def _begin(self) -> Run:
-        project, made, terms = self._project, self._made, self._terms.apply
+    def _try_out(self) -> None:
+        """See that keys are free and values can be written. Raises Refused."""
+        terms = self._terms
+        names = [f"{w}.{n}.0" for w in range(terms.writers) for n in range(terms.keys)]
+        for route, each in self._ways():
+            if held(route, "source", each, names):
+                raise Refused("keys of the drill are taken; try again", where=route.cls)
+            with self._gateway(route.cls) as gateway:
+                try_out(gateway, each, f"{terms.writers}.0.0")
+
+    def _refuse(self) -> None:
+        """Raise Refused where this plan can't be drilled now."""
+        project, made = self._project, self._made
         if not made.live:
             raise Refused(
                 "this plan moves at rest, and a drill is for live moves",
@@ -220,9 +207,12 @@ class Drill:
                 f"run {run.id} is under way, and a drill begins one of its own",
                 hint=f"leave that one first:  migrator abort {made.revision}",
             )
-        commands.check_plan(project, made, terms)
-        with Lease(project.control, f"{project.settings.env}/{made.revision}"):
-            return taken_up(project, made.revision, made, terms)
+        commands.check_plan(project, made, self._terms.apply)
+
+    def _begin(self) -> Run:
+        project, revision = self._project, self._made.revision
+        with Lease(project.control, f"{project.settings.env}/{revision}"):
+            return taken_up(project, revision, self._made, self._terms.apply)
 
     def _orders(self, here: Path, number: int) -> traffic.Orders:
         terms, settings = self._terms, self._project.settings
@@ -240,6 +230,20 @@ class Drill:
         )  # fmt: skip
 
     # ------------------------------------------------------------------ the life of the move
+
+    def _go_through(
+        self, run: Run, mirror: MirrorProcess, writers: list[Writer], found: _Found
+    ) -> None:
+        """The life of the move, until all writers have ended."""
+        try:
+            with found.noting():
+                self._live(run, mirror, writers)
+        finally:
+            for writer in writers:
+                with suppress(Failed):
+                    writer.stop()
+        if found.stopped:
+            self._stop = threading.Event()  # what has to be put in order goes on
 
     def _live(self, run: Run, mirror: MirrorProcess, writers: list[Writer]) -> None:
         """From the first write to the last."""
@@ -375,59 +379,48 @@ class Drill:
 
     # ------------------------------------------------------------------ after
 
-    def _check(self, run: Run, known: Known) -> list[Fault]:
-        """What both sides hold, against what was acknowledged."""
+    def _check(self, run: Run, known: Known, found: _Found) -> None:
+        """What both sides hold, against what was acknowledged; of a drill that did not come so far
+        the primary alone."""
+        found.faults += known.faults
         primary = self._project.control.run(run.id).primary
-        faults = list(known.faults)
-        for side in ("source", "target"):
-            held: dict[Key, State | None] = {}
-            for route, each in zip(self._routes(), self._shapes, strict=True):
-                names = [name for cls, name in known.certain if cls == route.cls]
-                held.update(_held(route, side, each, names))
-            faults += known.check("primary" if side == primary else "mirror", held)
-        return faults
+        if not found.problems and not found.stopped:
+            found.verified += commands.verify_run(self._project, run.revision, stop=self._stop)
+        for side in SIDES if found.verified else (primary,):
+            there: dict[Key, State | None] = {}
+            for route, each in self._ways():
+                there.update(held(route, side, each, _names(known, route.cls)))
+            found.faults += known.check("primary" if side == primary else "mirror", there)
 
-    def _leave(self, run: Run, mirror: MirrorProcess, known: Known) -> int:
+    def _leave(self, run: Run, known: Known, found: _Found) -> int:
         """Remove the keys of the drill and end the run; how many keys are left."""
-        for cls in dict.fromkeys(cls for cls, _ in known.certain):
-            make = next(each.maker for each in self._shapes if each.cls == cls)
-            with self._gateway(cls) as gateway:
-                for name in (name for of, name in known.certain if of == cls):
-                    gateway.delete(make.id(name))
-        now = self._project.control.run(run.id)
-        if self._terms.finish and now.phase is Phase.CUT_OVER:
-            commands.finish(self._project, run.revision, keep_source=True)
-        else:
-            if now.phase is Phase.CUT_OVER:
+        project = self._project
+        with found.noting(), self._stage("clear"):
+            for each in self._shapes:
+                with self._gateway(each.cls) as gateway:
+                    for name in _names(known, each.cls):
+                        gateway.delete(each.maker.id(name))
+        with found.noting():
+            phase = project.control.run(run.id).phase
+            finish = self._terms.finish and phase is Phase.CUT_OVER and not found.stopped
+            if phase is Phase.CUT_OVER and not finish:
                 self._swap("roll back at the end", run, Phase.SHADOW_READ)
-            fresh = all(move.fresh for move in self._made.moves)
-            commands.abort(self._project, run.revision, drop_target=fresh)
+            with self._stage("leave"):
+                if finish:
+                    commands.finish(project, run.revision, keep_source=True)
+                else:
+                    fresh = all(move.fresh for move in self._made.moves)
+                    commands.abort(project, run.revision, drop_target=fresh)
+        ended = project.control.run(run.id).phase.ended
         return sum(
-            self._remove(route, side, each, known)
-            for route, each in zip(self._routes(), self._shapes, strict=True)
-            for side in ("source", "target")
-        )
-
-    def _remove(self, route: Route, side: str, each: Shape, known: Known) -> int:
-        """Remove what the mirror had not removed yet when the run ended."""
-        collection = route.source if side == "source" else route.target
-        if not Retry()(collection.exists):
-            return 0
-        ids = [each.maker.id(name) for cls, name in known.certain if cls == route.cls]
-        for batch in _batches(ids):
-            blocks = [block for block in Retry()(collection.read, batch) if block is not None]
-            if blocks:
-                Retry()(collection.delete, [Address(block.id, block.place) for block in blocks])
-        return sum(
-            block is not None
-            for batch in _batches(ids)
-            for block in Retry()(collection.read, batch)
+            left(route, side, each, _names(known, route.cls), remove=ended)
+            for route, each in self._ways()
+            for side in SIDES
         )
 
     def _report(
-        self, run: Run, started: float, known: Known, faults: list[Fault],
-        verified: list[Verification], left: int, problem: str,
-    ) -> report.Report:  # fmt: skip
+        self, run: Run, started: float, known: Known, found: _Found, left: int
+    ) -> report.Report:
         terms, seconds = self._terms, self._now()
         lists = any(each.items for each in self._shapes)
         wanted = {
@@ -435,7 +428,8 @@ class Drill:
             if part > 0 and (lists or act is not Act.APPEND)
         }  # fmt: skip
         counts = report.count(known.done, wanted)
-        why = report.reasons(counts, faults, verified, left, problem)
+        faults = found.faults
+        why = report.reasons(counts, faults, found.verified, left, found.problems)
         for stage in self._stages:
             if stage.name.startswith(("cut over", "roll back")):
                 began, ended = self._began + stage.began, self._began + stage.ended
@@ -456,7 +450,7 @@ class Drill:
             bucket=bucket,
             throughput=report.throughput(known, self._began, seconds, bucket), lag=self._lag,
             refused=dict(known.reasons.most_common(20)), faults=faults[: report.MOST_FAULTS],
-            more_faults=max(0, len(faults) - report.MOST_FAULTS), verified=verified,
+            more_faults=max(0, len(faults) - report.MOST_FAULTS), verified=found.verified,
         )  # fmt: skip
 
     def _write(self, made: report.Report) -> None:
@@ -481,19 +475,6 @@ def _maker_of(number: int, cls: str) -> Callable[[Value], Maker]:
     return lambda id: maker(id, f"{number:08x}", number, cls)
 
 
-def _batches(ids: list[Value]) -> Iterator[list[Value]]:
-    for start in range(0, len(ids), _BATCH):
-        yield ids[start : start + _BATCH]
-
-
-def _held(route: Route, side: str, each: Shape, names: list[str]) -> dict[Key, State | None]:
-    """What a side holds under keys of the drill, in the shape of the source."""
-    sides = Sides(route, side, mirrored=True, shape="source")
-    found: dict[Key, State | None] = {}
-    for start in range(0, len(names), _BATCH):
-        some = names[start : start + _BATCH]
-        blocks = Retry()(sides.primary.read, [each.maker.id(name) for name in some])
-        for name, block in zip(some, blocks, strict=True):
-            if block is not None:
-                found[route.cls, name] = each.state(sides.seen(block).value)
-    return found
+def _names(known: Known, cls: str) -> list[str]:
+    """The names of all keys of a class that were ever written."""
+    return [name for of, name in known.certain if of == cls]

@@ -9,7 +9,7 @@ from html import escape
 from migrator.drill.report import Report, Stage
 
 WIDTH, LEFT, RIGHT = 960, 70, 10
-_BAND, _PLOT, _GAP = 28, 110, 34
+_BAND, _PLOT, _GAP, _NAME = 28, 110, 34, 80
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2rem auto; padding: 0 1rem;
@@ -175,7 +175,7 @@ def _chart(report: Report) -> str:
     def x(at: float) -> float:
         return round(LEFT + min(max(at, 0.0), span) * scale, 1)
 
-    parts, top = [], 18
+    parts, top = [], 32
     for number, stage in enumerate(report.stages, 1):
         parts.append(_stage(number, stage, x, top))
     calls = top + _BAND + _GAP
@@ -199,11 +199,15 @@ def _chart(report: Report) -> str:
         )
         parts.append(f'<polyline class="lag" points="{points}"/>')
     bottom = lag + _PLOT
-    for kill in report.kills:
+    # Names that would lie upon one another stand in two rows.
+    last, row = -float(_NAME), 0
+    for kill in sorted(report.kills, key=lambda kill: kill.at):
+        row = 1 - row if x(kill.at) - last < _NAME else 0
+        last = x(kill.at)
         parts.append(
             f'<g><title>{_(kill.process)} killed at {kill.at:.2f} s</title><line class="kill" '
             f'x1="{x(kill.at)}" x2="{x(kill.at)}" y1="{top}" y2="{bottom}" stroke-dasharray="3 3"/>'
-            f'<text class="killed" x="{x(kill.at)}" y="12" text-anchor="middle">'
+            f'<text class="killed" x="{x(kill.at)}" y="{26 - 14 * row}" text-anchor="middle">'
             f"{_(kill.process)} †</text></g>"
         )
     for tick in _ticks(span):

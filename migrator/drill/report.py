@@ -103,10 +103,10 @@ def count(done: Mapping[Act, Tally], wanted: Mapping[Act, int]) -> dict[str, Cou
 
 def reasons(
     counts: Mapping[str, Count], faults: Sequence[Fault], verified: Sequence[Verification],
-    left: int, problem: str,
+    left: int, problems: Sequence[str],
 ) -> list[str]:  # fmt: skip
     """Why a drill did not pass; none where it did."""
-    why = [problem] if problem else []
+    why = list(problems)
     for what, text in (
         ("missing", "acknowledged writes are missing"),
         ("twice", "acknowledged writes are there twice"),
