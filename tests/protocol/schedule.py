@@ -38,6 +38,7 @@ from tests.protocol.server import LARGE, Fate, Server
 
 LIFE = 2.0  # for how long a request may be carried out whose answer never came
 KEYS = "012"
+FOREIGN = -1  # the value of somebody who takes no part
 ENOUGH = 12_000  # steps of one schedule
 
 
@@ -186,6 +187,11 @@ class World:
         if self._follows() and self.servers[self.side].truncate():
             self._said("truncate")
             self.history.clear()
+
+    def foreign(self, side: str, key: str) -> None:
+        """Somebody who takes no part writes to a side."""
+        self.told.append(f"somebody else: write {key} on the {side}")
+        self.servers[side].put(key, {"": {"n": FOREIGN}})
 
     def _follows(self) -> bool:
         """An application without a hook goes where the control row says, once it is denied."""
@@ -369,6 +375,13 @@ class Schedule:
         """What lies in quarantine."""
         return [item.shown for item in self._plain.quarantined(self._run)]
 
+    def strangers(self) -> list[str]:
+        """The keys that somebody else was found to have written."""
+        events = self._plain.events(self._run)
+        details = [cast("dict[str, str]", e["detail"]) for e in events]
+        kinds = [e["event"] for e in events]
+        return [d["key"] for d, kind in zip(details, kinds, strict=True) if kind == "foreign write"]
+
     def compared(self) -> None:
         """As the comparison does, which has tests of its own."""
         self._plain.advance(self._plain.run(self._run), Phase.SHADOW_READ)
@@ -408,6 +421,7 @@ def level(patch: pytest.MonkeyPatch, *, hook: bool = False) -> Schedule:
         schedule.world.put(key)
     reach(schedule, Phase.BACKFILLED)
     schedule.compared()
+    schedule.settle()
     return schedule
 
 

@@ -142,3 +142,30 @@ def test_a_write_between_the_release_and_its_note_outlives_a_crash(
     assert schedule.ask(Phase.CUT_OVER)
 
     ends_equal(schedule)
+
+
+# ---------------------------------------------------------------------- writes by somebody else
+
+
+def test_a_foreign_write_to_the_mirror_is_told_and_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = level(monkeypatch)
+    schedule.world.foreign("target", "0")
+
+    ends_equal(schedule)
+
+    assert schedule.strangers() == ["Game:0"]
+
+
+@pytest.mark.xfail(strict=True, reason="a swap neither drains nor keeps the mirror's own feed")
+@pytest.mark.parametrize("step", ["swap.armed", "fence", "swap.drained", "swap.flipped"])
+def test_a_foreign_write_during_a_swap_leaves_no_difference_untold(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = level(monkeypatch)
+    schedule.world.script[step] = lambda: schedule.world.foreign("target", "0")
+
+    assert schedule.ask(Phase.CUT_OVER)
+
+    schedule.settle()
+    assert schedule.world.held("source") == schedule.world.held("target")
+    assert schedule.strangers() == ["Game:0"] or not schedule.world.lacks("target")
