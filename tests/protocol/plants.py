@@ -61,7 +61,7 @@ def _impatient(patch: pytest.MonkeyPatch) -> None:
 
 
 def _hasty_successor(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Schedule, "waits", 0.0)
+    patch.setattr(Mirror, "_outwait", lambda self: None)
 
 
 def _scans_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -289,8 +289,6 @@ class _Opened:
 class Schedule:
     """A run of the engine in a world."""
 
-    waits = LIFE  # of a successor, before it begins
-
     def __init__(self, world: World, patch: pytest.MonkeyPatch) -> None:
         self.world = world
         self._clock = _Clock(world)
@@ -326,10 +324,9 @@ class Schedule:
     # ------------------------------------------------------------------ one process after another
 
     def _process(self) -> Mirror:
-        """A new process, once the requests of the one before are dead (R2)."""
+        """A new process, which finds the lease of one that was killed."""
         world = self.world
-        world.now += self.waits
-        world.dead = False
+        succeeded, world.dead = world.dead, False
         world._land()
         plan = SimpleNamespace(
             moves=[SimpleNamespace(page=2, ranges=2, read=0, fresh=True)], revision="0001"
@@ -337,7 +334,7 @@ class Schedule:
         stop = cast("Any", _Stop(self._clock))
         scene = Scene(
             self._plain.run(self._run), cast("Any", plan), [self._route], self._control,
-            cast("Any", SimpleNamespace(check=lambda: None, succeeded=False)), 1,
+            cast("Any", SimpleNamespace(check=lambda: None, succeeded=succeeded)), 1,
             retry=retry.Retry(stop=stop), stop=stop,
         )  # fmt: skip
         return Mirror(scene, LIFE)
