@@ -25,8 +25,8 @@ class Metering:
         self._route = route
         self._retry = retry
         source = route.source
-        behind = source.behind if isinstance(source, Gathered) else [source]
-        self._sources = [each for each in behind if isinstance(each, Metered)]
+        self._behind = source.behind if isinstance(source, Gathered) else [source]
+        self._sources = [each for each in self._behind if isinstance(each, Metered)]
         archive = None if route.archive is None else route.archive.collection
         self._target = route.target if isinstance(route.target, Metered) else None
         self._archive = archive if isinstance(archive, Metered) else None
@@ -85,10 +85,14 @@ class Metering:
         found = []
         if self._sources:
             scan = sum(self._retry(each.scan_units) for each in self._sources)
-            # What is put together is listed once more, to see what belongs together.
-            passes = 2 if self._route.gathers else 1
-            surveyed = source - self._read_before[0]
-            found.append(self._side("source", surveyed, 0, passes * scan, passes * scan))
+            read, verify = scan, scan
+            if self._route.gathers:
+                # What belongs together is listed first, and by the verifier for either side; then
+                # it is read by its keys, a unit for each block at least.
+                blocks = sum(self._retry(each.statistics).blocks for each in self._behind)
+                by_key = max(scan, blocks)
+                read, verify = scan + by_key, 2 * scan + by_key
+            found.append(self._side("source", source - self._read_before[0], 0, read, verify))
         if self._target is not None:
             copied = self.copied
             surveyed = 0 if self._shared() else target - self._read_before[1]

@@ -116,6 +116,33 @@ def test_a_run_takes_the_capacity_that_was_planned(shop: Shop, layout: str) -> N
         assert_as_counted(project, plan)
 
 
+def test_what_is_put_together_is_listed_and_then_read_by_its_keys(shop: Shop) -> None:
+    at = At("there", kit.fresh("capacity"))
+    group = 'Bucket("readings", by={"day": "day"}, keep="id")'
+    ends = f"source=At('there', {at.collection!r}), target=At('emb', 'days')"
+    shop.script(f"move = Move('Day', of='Reading', {ends}, evolve=[{group}])")
+    with shop.open() as project:
+        readings = project.stores.get("there").collection("Reading", at)
+        kit.fill(readings, [(f"r{n}", {"day": f"{n // 7}", "pad": "x" * 2000}) for n in range(30)])
+        plan = commands.plan(project, "0001")
+        assert (only(plan).side, only(plan).survey > 0) == ("source", True)
+        assert_as_counted(project, plan)
+
+
+def test_an_archive_takes_capacity_too(shop: Shop) -> None:
+    archive = f"At('there', {kit.fresh('capacity')!r})"
+    change = "evolve=[Convert('pad', Integer), Drop('rounds', archive=True)]"
+    ends = f"source=At('emb', 't'), target=At('emb', 'kept'), oversize='archive', {change}"
+    shop.script(f"move = Move('Thing', {ends}, archive={archive})")
+    with shop.open() as project:
+        kit.fill(source(project), [*THINGS, ("fits", thing(0) | {"pad": "5"})])
+        plan = commands.plan(project, "0001")
+        assert (only(plan).side, only(plan).write >= len(THINGS) + 1) == ("archive", True)
+        begun = spent(project)
+        commands.apply(project, plan, terms=commands.Terms(accept=["E103"]))
+        assert spent(project)[0] - begun[0] == only(plan).write
+
+
 def test_capacity_that_makes_a_move_long_is_told_with_the_hours(shop: Shop) -> None:
     large: list[tuple[Value, Record]] = [(f"l{n}", {"pad": "x" * 79_000}) for n in range(50)]
     layout = "item('id', billing='provisioned', read_units=9, write_units=1)"
