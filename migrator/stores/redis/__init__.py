@@ -20,6 +20,7 @@ def open_store(settings: StoreSettings) -> Store:
     Raises Terminal where the driver is missing, Refused for an option that is unknown.
     """
     try:
+        import hiredis  # noqa: F401 - comes with the extra
         import redis  # noqa: F401
     except ImportError:
         raise Terminal(

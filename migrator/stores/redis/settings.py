@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+import hiredis
 from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection
 from redis.credentials import CredentialProvider
@@ -16,6 +17,7 @@ from migrator.options import checked
 from migrator.ports import Secret, StoreSettings
 
 PORT = 6379
+Arg: TypeAlias = bytes | str | int
 _FILES = {
     "tlsCAFile": "ssl_ca_certs",
     "tlsCertFile": "ssl_certfile",
@@ -84,6 +86,7 @@ def servers(settings: StoreSettings) -> Servers:
         # The engine repeats, in one place; a driver that does so by itself hides what happened.
         "retry": Retry(NoBackoff(), 0),
         "retry_on_error": [],
+        "command_packer": _Packer(),
     }
     if settings.secret is not None or user:
         made["credential_provider"] = _Credentials(user, settings.secret)
@@ -102,6 +105,15 @@ def servers(settings: StoreSettings) -> Servers:
         options.get("replicas", 0),
         options.get("replicasTimeoutMS", 10_000),
     )
+
+
+class _Packer:
+    """As the driver packs with hiredis, without a look in Python at the type of each argument."""
+
+    def pack(self, *args: Arg) -> list[bytes]:
+        name = args[0]
+        words = name.split() if isinstance(name, str) and " " in name else [name]
+        return [hiredis.pack_command((*words, *args[1:]))]
 
 
 class _Credentials(CredentialProvider):
