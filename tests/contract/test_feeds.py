@@ -13,11 +13,37 @@ from migrator.ports import Collection, Json, Store, StoreSettings
 from migrator.stores import sql, sqlite
 from migrator.testing.feeds import FeedCase, FeedContract, LayoutContract
 from migrator.testing.feeds.case import RULES
+from tests.conftest import at_the_end, server_url
 from tests.contract import feeds_mongo, feeds_sql, servers
 
 
 def _postgresql(_: Path) -> Store:
     return sql.open_store(StoreSettings("store", servers.database("postgresql")))
+
+
+def _without_replication(_: Path) -> Store:
+    """The store as a role that may make triggers and nothing of the server's."""
+    url = make_url(servers.database("postgresql"))
+    name = f"{servers.namespace()}plain"
+    engine = sa.create_engine(_plain_postgresql(), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql(f"SELECT 1 FROM pg_roles WHERE rolname = '{name}'")
+        if found.first() is None:
+            connection.exec_driver_sql(f"CREATE ROLE {name} LOGIN PASSWORD 'plain'")
+            connection.exec_driver_sql(f"GRANT CREATE ON SCHEMA public TO {name}")
+            connection.exec_driver_sql(f"GRANT {url.username} TO {name}")
+            at_the_end.insert(0, lambda: _forget(name))  # last, when its database has gone
+    engine.dispose()
+    plain = url.set(username=name, password="plain").render_as_string(hide_password=False)
+    return sql.open_store(StoreSettings("store", plain))
+
+
+def _forget(role: str) -> None:
+    url = make_url(server_url("postgresql")).set(drivername="postgresql+psycopg")
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"DROP ROLE {role}")
+    engine.dispose()
 
 
 def _plain_postgresql() -> str:
@@ -127,6 +153,10 @@ CASES = [
     FeedCase(
         "postgresql", "tables", _postgresql, feeds_sql.tables_at, _tables_on_postgresql,
         elsewhere=_other_system, cut=_cut_slot,
+    ),
+    FeedCase(
+        "postgresql outbox", "tables", _without_replication, feeds_sql.tables_at,
+        _tables_on_postgresql, elsewhere=_other_outbox,
     ),
     FeedCase(
         "mariadb", "tables", _mariadb, feeds_sql.tables_at, _tables_on_mariadb,

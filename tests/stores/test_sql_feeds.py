@@ -25,7 +25,9 @@ from migrator.model.move import At
 from migrator.model.rules import assemble
 from migrator.ports import StoreSettings
 from migrator.stores import sql
-from migrator.stores.sql.journal_postgresql import widened
+from migrator.stores.sql.journal_postgresql import PostgresqlJournal, widened
+from migrator.stores.sql.live_postgresql import OfTables
+from migrator.stores.sql.outbox_postgresql import OutboxJournal
 from migrator.stores.sql.tables import TablesCollection
 from tests.conftest import server_url
 
@@ -187,6 +189,60 @@ def test_the_fence_of_postgresql_makes_no_transaction_a_deadlock(
     store.close()
 
 
+@contextmanager
+def _outbox(url: str, at: At) -> Iterator[Callable[[], list[Any]]]:
+    """An outbox of some tables; what it gives is asked for, all that there is."""
+    store = sql.open_store(StoreSettings("store", url))
+    collection = store.collection("Game", at)
+    assert isinstance(collection, TablesCollection)
+    journal = OutboxJournal(OfTables(collection), "run")
+    feed = journal.open(journal.prepare())
+
+    def given() -> list[Any]:
+        keys: list[Any] = []
+        while (touches := feed.poll(0.1)) is not None:
+            feed.acknowledge(touches.position)
+            keys += sorted(str(touch.key) for touch in touches.touches)
+        return keys
+
+    yield given
+    journal.drop()
+    store.close()
+
+
+def test_an_outbox_of_postgresql_gives_what_commits_late(
+    urls: dict[str, str], postgresql: Run
+) -> None:
+    postgresql("DROP TABLE IF EXISTS games")
+    postgresql("CREATE TABLE games (id varchar(20) PRIMARY KEY, v integer)")
+    with _outbox(urls["postgresql"], _GAMES) as given:
+        with psycopg.connect(urls["postgresql"]) as connection:
+            connection.execute("INSERT INTO games VALUES ('late', 1)")
+            postgresql("INSERT INTO games VALUES ('early', 1)")
+            assert given() == ["early"]  # its number is the higher one
+        assert given() == ["late"]
+
+
+def test_an_outbox_of_postgresql_looks_for_the_root_when_it_is_read(
+    urls: dict[str, str], postgresql: Run
+) -> None:
+    postgresql("DROP TABLE IF EXISTS matches, rounds, moves")
+    postgresql("CREATE TABLE matches (id varchar(20) PRIMARY KEY, v integer)")
+    postgresql("CREATE TABLE rounds (id integer PRIMARY KEY, match varchar(20), v integer)")
+    postgresql("CREATE TABLE moves (id integer PRIMARY KEY, round integer, v integer)")
+    postgresql("INSERT INTO matches VALUES ('a', 1), ('b', 1)")
+    postgresql("INSERT INTO rounds VALUES (1, 'a', 1)")
+    postgresql("INSERT INTO moves VALUES (1, 1, 1)")
+    rounds = tables("rounds", parent="match", moves=tables("moves", parent="round"))
+    at = At("store", tables("matches", rounds=rounds), ["/Game/*"])
+    with _outbox(urls["postgresql"], at) as given:
+        with psycopg.connect(urls["postgresql"]) as connection:
+            connection.execute("UPDATE moves SET v = 2")
+            postgresql("UPDATE rounds SET match = 'b'")
+            assert given() == ["a", "b"]
+        assert given() == ["b"]
+
+
 def test_mariadb_shows_no_touch_before_its_write_can_be_read(
     urls: dict[str, str], mariadb: Run
 ) -> None:
@@ -283,23 +339,36 @@ def test_a_setting_of_mariadb_that_is_missing_is_named(urls: dict[str, str], mar
         assert "SET GLOBAL binlog_row_metadata = FULL" in refused.value.hint
 
 
-def test_a_right_that_is_missing_is_named(
-    urls: dict[str, str], mariadb: Run, postgresql: Run
-) -> None:
+def test_a_right_that_is_missing_is_named(urls: dict[str, str], mariadb: Run) -> None:
     mariadb("CREATE OR REPLACE USER plain@'127.0.0.1' IDENTIFIED BY 'migrator'")
     mariadb("GRANT ALL ON shop.* TO plain@'127.0.0.1'")
+    with _games(urls["mariadb"], mariadb):
+        store = sql.open_store(
+            StoreSettings("store", urls["mariadb"].replace("//migrator:", "//plain:"))
+        )
+        journal = store.collection("Game", _GAMES).journal("other")  # type: ignore[attr-defined]
+        with pytest.raises(Refused) as refused:
+            journal.prepare()
+        store.close()
+        assert "REPLICATION SLAVE" in refused.value.hint
+
+
+def test_postgresql_without_the_right_has_an_outbox_and_says_why(
+    urls: dict[str, str], postgresql: Run
+) -> None:
     postgresql("DROP ROLE IF EXISTS plain")
     postgresql("CREATE ROLE plain LOGIN PASSWORD 'migrator'")
-    for name, run in (("mariadb", mariadb), ("postgresql", postgresql)):
-        with _games(urls[name], run):
-            run("GRANT SELECT ON games TO plain" + "@'127.0.0.1'" * (name == "mariadb"))
-            url = urls[name].replace("//migrator:", "//plain:")
-            store = sql.open_store(StoreSettings("store", url))
-            journal = store.collection("Game", _GAMES).journal("other")  # type: ignore[attr-defined]
-            with pytest.raises(Refused) as refused:
-                journal.prepare()
-            store.close()
-            assert "REPLICATION" in refused.value.hint
+    with _games(urls["postgresql"], postgresql) as (_, native):
+        assert isinstance(native, PostgresqlJournal)
+        store = sql.open_store(
+            StoreSettings("store", urls["postgresql"].replace("//migrator:", "//plain:"))
+        )
+        journal = store.collection("Game", _GAMES).journal("other")  # type: ignore[attr-defined]
+        assert isinstance(journal, OutboxJournal)
+        ((severity, code, text),) = journal.findings()
+        store.close()
+        assert (severity, code) == ("note", "trigger-outbox")
+        assert "may not read the replication stream" in text
 
 
 @pytest.mark.parametrize(

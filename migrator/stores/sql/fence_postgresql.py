@@ -8,10 +8,14 @@ which is written in the same transaction, and nothing after it (R16).
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import cached_property
+from typing import TypeAlias
+
+from sqlalchemy.engine import Connection
 
 from migrator.errors import Transient
-from migrator.stores.sql.journal_postgresql import Followed, ddl, emit, one, quoted
+from migrator.stores.sql.journal_postgresql import Followed, ddl, one, quoted
 
 # Every session of Migrator's has it (engine.py); an application has no reason to set it.
 WRITER = "migrator.writer"
@@ -21,13 +25,16 @@ _BELOW = 0.2
 _BETWEEN = 0.02
 
 
+Emit: TypeAlias = Callable[[Connection, str], None]
+
+
 class PostgresqlFence:
     """One trigger on each table of an aggregate, and its function."""
 
-    def __init__(self, followed: Followed, name: str) -> None:
+    def __init__(self, followed: Followed, name: str, emit: Emit) -> None:
         self.database = followed.database
         self.where = followed.where
-        self.run = name
+        self._emit = emit
         self.name = f"{name}_fence"
         self._followed = followed
 
@@ -68,7 +75,7 @@ class PostgresqlFence:
                 )
                 # Also where an application has set session_replication_role.
                 c.execute(ddl(f'ALTER TABLE {table} ENABLE ALWAYS TRIGGER "{self.name}"'))
-            emit(c, self.run, mark)
+            self._emit(c, mark)
 
     def _function(self) -> str:
         return f"""

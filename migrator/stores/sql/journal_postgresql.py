@@ -79,7 +79,7 @@ class PostgresqlJournal:
 
     def findings(self) -> Iterable[tuple[str, str, str]]:
         with self._session() as c:
-            yield from _lacking(c)
+            yield from lacking(c)
             for node in self._nodes:
                 if _needs_full(node) and _identity(c, node) != "FULL":
                     yield (
@@ -91,7 +91,7 @@ class PostgresqlJournal:
     def prepare(self) -> Json:
         with self._session() as c:
             if one(c, _PUBLICATION, n=self.name) is None or one(c, _SLOT, n=self.name) is None:
-                for _, code, text in _lacking(c):
+                for _, code, text in lacking(c):
                     raise Refused(text, where=self.where, hint=_HINTS[code])
         self._publish()
         with self._session() as c:
@@ -143,7 +143,12 @@ class PostgresqlJournal:
 
     def mark(self, name: str) -> None:
         with self.database.writing(self.where) as c:
-            emit(c, self.name, name)
+            self.emit(c, name)
+
+    def emit(self, c: Connection, mark: str) -> None:
+        """Write a marker in the connection's transaction."""
+        statement = sa.text("SELECT pg_logical_emit_message(true, :prefix, :mark)")
+        c.execute(statement, {"prefix": marks_of(self.name), "mark": mark})
 
     # ------------------------------------------------------------ reading
 
@@ -211,12 +216,6 @@ class PostgresqlFeed:
         self._stream.close()
 
 
-def emit(connection: Connection, run: str, mark: str) -> None:
-    """Write a marker for a run's feed in the connection's transaction."""
-    statement = sa.text("SELECT pg_logical_emit_message(true, :prefix, :mark)")
-    connection.execute(statement, {"prefix": marks_of(run), "mark": mark})
-
-
 def _visible(connection: Connection, xids: set[int]) -> bool:
     """Whether this snapshot, and so every later one, holds these transactions.
 
@@ -282,7 +281,7 @@ _HINTS = {
 }
 
 
-def _lacking(c: Connection) -> Iterator[tuple[str, str, str]]:
+def lacking(c: Connection) -> Iterator[tuple[str, str, str]]:
     """What stands in the way of a slot."""
     if int(one(c, "SHOW server_version_num")) < 140_000:
         yield "error", "server-version", "logical messages need PostgreSQL 14"

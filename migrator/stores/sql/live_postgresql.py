@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from sqlalchemy.engine import Connection
 
 from migrator.model import json_text
 from migrator.model.move import tables
 from migrator.model.value import Value
 from migrator.stores.sql.fence_postgresql import PostgresqlFence
-from migrator.stores.sql.journal_postgresql import PostgresqlJournal
+from migrator.stores.sql.journal_postgresql import Followed, PostgresqlJournal, lacking, one
+from migrator.stores.sql.outbox_postgresql import OutboxJournal
 from migrator.stores.sql.shape import Node, on_server, resolve
 
 if TYPE_CHECKING:
     from migrator.stores.sql.entries import EntriesCollection
     from migrator.stores.sql.tables import TablesCollection
+
+
+AnyJournal: TypeAlias = PostgresqlJournal | OutboxJournal
 
 
 class OfTables:
@@ -55,17 +61,35 @@ class OfEntries:
         return json_text.from_text(value, json_text.load)
 
 
-def tables_journal(collection: TablesCollection, run: str) -> PostgresqlJournal:
-    return PostgresqlJournal(OfTables(collection), run)
+def tables_journal(collection: TablesCollection, run: str) -> AnyJournal:
+    return _journal(OfTables(collection), run)
 
 
 def tables_fence(collection: TablesCollection, run: str) -> PostgresqlFence:
-    return PostgresqlFence(OfTables(collection), run)
+    return _fence(OfTables(collection), run)
 
 
-def entries_journal(collection: EntriesCollection, run: str) -> PostgresqlJournal:
-    return PostgresqlJournal(OfEntries(collection), run)
+def entries_journal(collection: EntriesCollection, run: str) -> AnyJournal:
+    return _journal(OfEntries(collection), run)
 
 
 def entries_fence(collection: EntriesCollection, run: str) -> PostgresqlFence:
-    return PostgresqlFence(OfEntries(collection), run)
+    return _fence(OfEntries(collection), run)
+
+
+def _journal(followed: Followed, run: str) -> AnyJournal:
+    """The one that was prepared; else a slot, where one can be had."""
+    decoding, outbox = PostgresqlJournal(followed, run), OutboxJournal(followed, run)
+    with followed.database.reading(followed.where) as c:
+        if outbox.identity(c) is not None:
+            return outbox
+        if one(c, "SELECT 1 FROM pg_replication_slots WHERE slot_name = :n", n=run):
+            return decoding
+        return outbox if any(lacking(c)) else decoding
+
+
+def _fence(followed: Followed, run: str) -> PostgresqlFence:
+    def emit(c: Connection, mark: str) -> None:
+        _journal(followed, run).emit(c, mark)
+
+    return PostgresqlFence(followed, run, emit)
