@@ -33,6 +33,7 @@ COMMANDS = {
     "mirror": "runs",
     "verify": "runs",
     "status": "look",
+    "shadow": "shadowing",
     "throttle": "steering",
     "pause": "steering",
     "resume": "steering",

@@ -122,7 +122,16 @@ def run_told(run: Run) -> RunTold:
 
 def results() -> dict[str, object]:
     """The type of each command's result, by the words of the command."""
-    from migrator.commands import Applied, Current, KindRow, Paced, RunStatus, StoreStatus, Watched
+    from migrator.commands import (
+        Applied,
+        Current,
+        KindRow,
+        Paced,
+        RunStatus,
+        Shadowed,
+        StoreStatus,
+        Watched,
+    )
     from migrator.drill import Report
     from migrator.engine.verify import Verification
     from migrator.model.plan import Plan
@@ -146,6 +155,7 @@ def results() -> dict[str, object]:
         "verify": list[Verification],
         "status": list[RunStatus],
         "status --watch": Watched,
+        "shadow": list[Shadowed],
         "throttle": Paced,
         "pause": Paced,
         "resume": Paced,

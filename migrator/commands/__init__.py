@@ -24,6 +24,7 @@ from migrator.commands.quarantined import quarantine, retry_quarantined
 from migrator.commands.records import RunStatus, events, status
 from migrator.commands.runs import abort, cutover, finish, held_at, rollback, verify_run
 from migrator.commands.scripts import Current, check, current, heads, history, new, stamp
+from migrator.commands.shadowing import shadow
 from migrator.commands.started import (
     Applied,
     Terms,
@@ -33,6 +34,7 @@ from migrator.commands.started import (
     unfinished,
 )
 from migrator.commands.watching import Outlook, Watched, watch
+from migrator.engine.shadow import Shadowed
 from migrator.engine.swap import SwapTerms
 from migrator.project_files import init
 
@@ -45,6 +47,7 @@ __all__ = [
     "Progress",
     "Project",
     "RunStatus",
+    "Shadowed",
     "StoreStatus",
     "SwapTerms",
     "Terms",
@@ -77,6 +80,7 @@ __all__ = [
     "retry_quarantined",
     "rollback",
     "save_plan",
+    "shadow",
     "show",
     "stamp",
     "status",

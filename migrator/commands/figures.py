@@ -32,8 +32,7 @@ def figures(project: Project, run: str) -> Figures:
         stands, told, cast("int", state.get("touched", 0)),
         cast("dict[str, int]", state.get("mirrored", {})),
     )  # fmt: skip
-    for event in project.control.events(run):
-        if event["event"] == "swapped":
-            detail = cast("dict[str, float]", event["detail"])
-            found.pauses.setdefault(str(detail["to"]), []).append(detail["pause"])
+    for event in project.control.events(run, "swapped"):
+        detail = cast("dict[str, float]", event["detail"])
+        found.pauses.setdefault(str(detail["to"]), []).append(detail["pause"])
     return found

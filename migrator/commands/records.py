@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import cast
 
 import msgspec
 
@@ -13,6 +14,19 @@ from migrator.state import LiveState, Run, read_pace
 
 # After so many seconds without a word no mirror is at work.
 SILENT = 10.0
+# The event of a run's log that tells what shadow reads found of a class.
+SHADOW_READS = "shadow reads"
+
+
+class ShadowStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last shadow reads of all classes found. ``at`` is in seconds since 1970."""
+
+    at: float
+    keys: int
+    equal: int
+    lagging: int
+    mismatch: int
+    errors: int
 
 
 class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +39,7 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     scanning: bool
     ledger: int
     fence: str
+    shadow: ShadowStatus | None = None
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,11 +96,11 @@ def _status(project: Project, run: Run) -> RunStatus:
         next=_next(run),
         paused=pace.paused,
         throttle=pace.rate,
-        live=_live(project, run) if run.live and not run.phase.ended else None,
+        live=_live(project, run, len(made.moves)) if run.live and not run.phase.ended else None,
     )
 
 
-def _live(project: Project, run: Run) -> LiveStatus:
+def _live(project: Project, run: Run, classes: int) -> LiveStatus:
     state = LiveState(project.control, run.id)
     at, told = state.told()
     lag = told.get("lag", 0.0)
@@ -95,7 +110,18 @@ def _live(project: Project, run: Run) -> LiveStatus:
         scanning=bool(told.get("scanning")),
         ledger=len(state.ledger()),
         fence=run.fence,
+        shadow=_shadow(project, run, classes),
     )
+
+
+def _shadow(project: Project, run: Run, classes: int) -> ShadowStatus | None:
+    found = project.control.events(run.id, SHADOW_READS, classes)
+    if not found:
+        return None
+    names = ("keys", "equal", "lagging", "mismatch", "errors")
+    details = [cast("dict[str, int]", event["detail"]) for event in found]
+    counts = {name: sum(detail[name] for detail in details) for name in names}
+    return ShadowStatus(at=cast("float", found[-1]["at"]), **counts)
 
 
 def _next(run: Run) -> str:

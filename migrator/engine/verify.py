@@ -247,7 +247,9 @@ def _read(walk: _Pass, task: Task) -> Iterator[tuple[Page, list[Pair], dict[str,
 
 
 def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
-    doubtful = [(source, new) for source, new, old in pairs if old is None or not _same(new, old)]
+    doubtful = [
+        (source, new) for source, new, old in pairs if old is None or not as_expected(new, old)
+    ]
     done[_KEYS] += sum(hash_of(old.id) for _, _, old in pairs if old is not None)
     done["equal"] += len(pairs) - len(doubtful)
     if not doubtful:
@@ -257,7 +259,7 @@ def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
     ids = {encode(source.id): source.id for source, _ in doubtful}
     unequal = {encode(new.id) for _, new in doubtful}
     for source, new, old in _again(walk, list(ids.values())):
-        same = old is not None and _same(new, old)
+        same = old is not None and as_expected(new, old)
         if spreads and same and encode(new.id) not in unequal:
             continue  # another block of the same source, counted already
         shown = walk.route.name(new.id) if spreads else walk.route.source_name(source.id)
@@ -268,7 +270,7 @@ def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
             done["equal"] += 1
         else:
             done["differ"] += 1
-            walk.tell(shown, "differs", _paths(walk.route, new, old))
+            walk.tell(shown, "differs", paths_between(walk.route, new, old))
 
 
 def _again(walk: _Pass, ids: list[Value]) -> list[Pair]:
@@ -285,7 +287,7 @@ def _again(walk: _Pass, ids: list[Value]) -> list[Pair]:
         for source, new, old in _pairs(walk, read):
             last = before.get(encode(source.id))
             still = last is not None and same_block(last, source)
-            same = old is not None and _same(new, old)
+            same = old is not None and as_expected(new, old)
             (found if same or still else moving).append((source, new, old))
         ids = [source.id for source, _, _ in moving]
         if not ids:
@@ -314,7 +316,7 @@ def _unknown(id: Value, reason: str) -> Block:
     return Block(id, {f"({reason})": None})
 
 
-def _same(new: Block, old: Block) -> bool:
+def as_expected(new: Block, old: Block) -> bool:
     """Whether a block is what it must be, its key in value and in kind included."""
     if new is old:  # the observer matched it
         return True
@@ -344,7 +346,7 @@ def _held(walk: _Pass, blocks: list[Block]) -> list[Block | None]:
     return held
 
 
-def _paths(route: Route, new: Block, old: Block) -> list[str]:
+def paths_between(route: Route, new: Block, old: Block) -> list[str]:
     if any(value is _UNREADABLE for value in old.entries.values()):
         return list(old.entries)
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from migrator.commands.records import SILENT
 from migrator.model.phase import Phase
-from migrator.render.text import Line, Style, blocks, columns, duration, first_line, places
+from migrator.render.text import Line, Style, blocks, columns, duration, first_line, places, some
 
 if TYPE_CHECKING:
     from migrator.commands import Applied, RunStatus
@@ -149,6 +149,12 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
     else:
         scanning = ", compares both sides' keys anew" if live.scanning else ""
         yield Line(f"      mirror running, lag {live.lag:.1f} s{scanning}")
+    if (reads := live.shadow) is not None:
+        when = f"{duration(time.time() - reads.at)} ago"
+        counts = f"{reads.equal:,} equal, {reads.lagging:,} lagging, {reads.mismatch:,} differ"
+        errors = f", {reads.errors:,} could not be read" if reads.errors else ""
+        bad: Style = "red" if reads.mismatch or reads.errors else ""
+        yield Line(f"      shadow reads {when}: {some(reads.keys, 'key')}, {counts}{errors}", bad)
     if live.fence:
         yield Line(f"      a swap of the sides is not done ({live.fence})", "yellow")
     if live.ledger:

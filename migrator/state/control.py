@@ -344,11 +344,16 @@ class Control:
         with self.transaction() as c:
             _append(c, run, event, detail)
 
-    def events(self, run: str) -> list[dict[str, object]]:
-        """The log of a run, oldest first."""
+    def events(
+        self, run: str, event: str | None = None, last: int | None = None
+    ) -> list[dict[str, object]]:
+        """The log of a run, oldest first; of one kind of event, and the last so many, if asked."""
+        query = sa.select(t.log).where(t.log.c.run == run).order_by(t.log.c.id.desc()).limit(last)
+        if event is not None:
+            query = query.where(t.log.c.event == event)
         with self.transaction() as c:
-            rows = c.execute(sa.select(t.log).where(t.log.c.run == run).order_by(t.log.c.id))
-            return [{**row, "detail": json.loads(row["detail"])} for row in rows.mappings()]
+            rows = c.execute(query).mappings().all()
+        return [{**row, "detail": json.loads(row["detail"])} for row in reversed(rows)]
 
     def stamps(self) -> set[str]:
         """Revisions whose data was moved by hand."""

@@ -1,0 +1,261 @@
+"""Shadow reads: some keys read on both sides, compared, and timed.
+
+    the primary -> the mirror -> what differs: the primary, settle, the mirror, the primary
+
+Settling waits until the mirror holds what was written before. Where the primary held the same
+before that and after the mirror was read, the mirror must hold it, too; where it did not,
+somebody is writing the key and it is looked at again.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from migrator.engine.verify import (
+    MOST_TOLD,
+    PATHS_TOLD,
+    Mismatched,
+    as_expected,
+    paths_between,
+)
+from migrator.errors import DoesNotFit, Interrupted, MigratorError, Refused
+from migrator.model.block import Block
+from migrator.model.canonical import encode
+from migrator.model.diff import same_block
+from migrator.model.rules import CorruptBlock
+from migrator.model.value import Value
+from migrator.ports import Observer
+from migrator.route import Route
+from migrator.state import quarantine_key
+
+# How often a key is looked at that is written all the while, and how often it must differ.
+LOOKS = 20
+_TWICE = 2
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    """How long one side took for a key, in seconds; null where it never answered."""
+
+    median: float | None
+    p99: float | None
+
+
+class Shadowed(msgspec.Struct, kw_only=True):
+    """Shadow reads of one class. ``keys`` are distinct: ``equal`` (of which ``absent`` on both
+    sides), ``lagging`` (equal after the key had settled), ``moving`` (written at every look),
+    ``mismatch``, ``quarantined``, and ``errors``, where a side could not be read. ``told`` names
+    the keys and paths of what differs, and what could not be read."""
+
+    cls: str
+    primary: str
+    mirror: str
+    keys: int = 0
+    equal: int = 0
+    absent: int = 0
+    lagging: int = 0
+    moving: int = 0
+    mismatch: int = 0
+    quarantined: int = 0
+    errors: int = 0
+    primary_latency: Latency = Latency(median=None, p99=None)
+    mirror_latency: Latency = Latency(median=None, p99=None)
+    told: list[Mismatched] = []
+
+    @property
+    def clean(self) -> bool:
+        return not (self.mismatch or self.errors)
+
+
+@dataclass
+class _Reader:
+    """One side, and how long each of its answers took."""
+
+    side: str
+    where: str
+    observer: Observer
+    times: list[float] = field(default_factory=list)
+
+    def read(self, key: Value) -> Block | None:
+        began = time.perf_counter()
+        (block,) = self.observer.read([key])
+        self.times.append(time.perf_counter() - began)
+        return block
+
+    def latency(self) -> Latency:
+        times = sorted(self.times)
+        if not times:
+            return Latency(median=None, p99=None)
+        last = times[math.ceil(0.99 * len(times)) - 1]
+        return Latency(median=round(statistics.median(times), 6), p99=round(last, 6))
+
+
+class _Unread(Exception):
+    """A side could not be read: neither equal nor different."""
+
+
+class Shadow:
+    """Reads keys of a move on both sides. ``settle`` waits until the mirror holds what was
+    written until then, ``check`` raises where it is to stop. Writes nothing."""
+
+    def __init__(
+        self,
+        route: Route,
+        primary: str,
+        settle: Callable[[], None],
+        check: Callable[[], None] = lambda: None,
+        aside: frozenset[str] = frozenset(),
+    ) -> None:
+        self.route = route
+        self.aside = aside
+        self._settle = settle
+        self._check = check
+        source = _Reader("source", str(route.source_at), route.source.observer())
+        target = _Reader("target", str(route.move.target), route.target.observer())
+        self.primary, self.mirror = (source, target) if primary == "source" else (target, source)
+
+    def look(self, sample: int) -> Shadowed:
+        """Read about so many keys, from all over the primary."""
+        collection = self.route.source if self.primary.side == "source" else self.route.target
+        return self.look_at([block.id for block in collection.sample(sample)][:sample])
+
+    def look_at(self, keys: Sequence[Value]) -> Shadowed:
+        """Read some keys, each once however often it is given."""
+        found = Shadowed(
+            cls=self.route.cls, primary=self.primary.where, mirror=self.mirror.where, told=[]
+        )
+        doubtful: list[Value] = []
+        for key in {encode(key): key for key in keys}.values():
+            self._check()
+            found.keys += 1
+            if self.aside and quarantine_key(key) in self.aside:
+                found.quarantined += 1
+                continue
+            try:
+                first, other = self._read(key)
+            except _Unread as error:
+                found.errors += 1
+                self._tell(found, key, "error", [str(error)])
+                continue
+            if self._equal(first, other):
+                found.equal += 1
+                found.absent += first is None
+            else:
+                doubtful.append(key)
+        found.primary_latency = self.primary.latency()
+        found.mirror_latency = self.mirror.latency()
+        self._settled(found, doubtful)
+        return found
+
+    def _read(self, key: Value) -> tuple[Block | None, Block | None]:
+        """Both sides, though one of them fails. Raises _Unread, for a failure on both as well."""
+        blocks: list[Block | None] = []
+        errors: list[str] = []
+        for reader in (self.primary, self.mirror):
+            try:
+                blocks.append(reader.read(key))
+            except Interrupted:
+                raise
+            except (MigratorError, CorruptBlock) as error:
+                why = getattr(error, "what", str(error)).partition("\n")[0]
+                errors.append(f"{reader.where}: {why}")
+        if errors:
+            raise _Unread("; ".join(errors))
+        return blocks[0], blocks[1]
+
+    # ------------------------------------------------------------------ what differed at first
+
+    def _settled(self, found: Shadowed, keys: Sequence[Value]) -> None:
+        """Tell what lags from what differs."""
+        differed: dict[bytes, int] = {}
+        waiting = list(keys)
+        for _ in range(LOOKS):
+            if not waiting:
+                return
+            waiting = self._again(found, waiting, differed)
+        found.moving += len(waiting)
+
+    def _again(
+        self, found: Shadowed, keys: Sequence[Value], differed: dict[bytes, int]
+    ) -> list[Value]:
+        """One more look at some keys; those that it does not decide."""
+        before: list[tuple[Value, Block | None]] = []
+        for key in keys:
+            self._check()
+            try:
+                before.append((key, self._read(key)[0]))
+            except _Unread as error:
+                found.errors += 1
+                self._tell(found, key, "error", [str(error)])
+        self._settle()
+        left: list[Value] = []
+        for key, first in before:
+            try:
+                other = self._read(key)[1]
+                last = self._read(key)[0]
+            except _Unread as error:
+                found.errors += 1
+                self._tell(found, key, "error", [str(error)])
+                continue
+            if self._equal(first, other) or self._equal(last, other):
+                found.lagging += 1
+                continue
+            form = encode(key)
+            if _still(first, last):
+                differed[form] = differed.get(form, 0) + 1
+            if differed.get(form, 0) < _TWICE:
+                left.append(key)
+                continue
+            found.mismatch += 1
+            what = "missing" if other is None else "extra" if last is None else "differs"
+            self._tell(found, key, what, self._paths(last, other))
+        return left
+
+    # ------------------------------------------------------------------ comparing
+
+    def _sides(self, first: Block | None, other: Block | None) -> tuple[Block | None, Block | None]:
+        """What the target must hold for what the source does, and what it holds.
+
+        Raises as ``Route.expected``.
+        """
+        source, target = (first, other) if self.primary.side == "source" else (other, first)
+        made = [] if source is None else self.route.expected(source)
+        return (made[0] if made else None), target
+
+    def _equal(self, first: Block | None, other: Block | None) -> bool:
+        try:
+            wanted, held = self._sides(first, other)
+        except (CorruptBlock, DoesNotFit, Refused):
+            return False
+        if wanted is None or held is None:
+            return wanted is held
+        return as_expected(wanted, held)
+
+    def _paths(self, first: Block | None, other: Block | None) -> list[str]:
+        try:
+            wanted, held = self._sides(first, other)
+        except (CorruptBlock, DoesNotFit, Refused) as error:
+            return [f"(whole): {getattr(error, 'what', error)}"]
+        if wanted is None or held is None:
+            return []
+        return paths_between(self.route, wanted, held)
+
+    def _tell(self, found: Shadowed, key: Value, what: str, paths: list[str]) -> None:
+        if len(found.told) < MOST_TOLD:
+            told = Mismatched(key=self.route.name(key), what=what, paths=paths[:PATHS_TOLD])
+            found.told.append(told)
+
+
+def _still(first: Block | None, last: Block | None) -> bool:
+    """Whether nobody wrote the key between two looks."""
+    if first is None or last is None:
+        return first is last
+    return same_block(first, last)
+
+
+__all__ = ["Latency", "Shadow", "Shadowed"]
