@@ -282,6 +282,36 @@ def test_the_fence_of_mariadb_holds_for_a_transaction_of_an_old_snapshot(
         fence.lower()
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["SET SESSION binlog_format = STATEMENT", "UPDATE games SET v = 7"],
+        ["XA START 'x'", "UPDATE games SET v = 7", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'"],
+        ["CREATE OR REPLACE TABLE games (id varchar(20) PRIMARY KEY, v integer)"],
+        ["DROP DATABASE shop", "CREATE DATABASE shop"],
+    ],
+)
+def test_what_mariadb_logs_without_rows_counts_as_a_whole(
+    urls: dict[str, str], mariadb: Run, statements: list[str]
+) -> None:
+    with _games(urls["mariadb"], mariadb) as (_, journal):
+        feed = journal.open(journal.prepare())
+        mariadb("CREATE TRIGGER nothing BEFORE INSERT ON games FOR EACH ROW SET NEW.v = 1")
+        mariadb("DROP TRIGGER nothing")
+        assert feed.poll(0.3) is None  # it names the table and writes no rows
+        with _maria(urls["mariadb"]) as connection:
+            for statement in statements:
+                connection.cursor().execute(statement)
+        seen: list[bool] = []
+        end = time.monotonic() + 20
+        while not any(seen) and time.monotonic() < end:
+            if (given := feed.poll(0.5)) is not None:
+                seen.append(given.whole)
+        feed.close()
+        mariadb("USE shop")
+        assert seen[-1:] == [True]
+
+
 def test_a_log_that_was_begun_anew_is_lost_though_its_name_and_places_are_there(
     urls: dict[str, str], mariadb: Run
 ) -> None:
