@@ -77,6 +77,7 @@ class World:
     chances: Chances = field(default_factory=Chances)
     now: float = 0.0
     dead: bool = False
+    stopping: bool = False  # somebody asked the process to end
     steps: int = 0
     told: list[str] = field(default_factory=list)  # what happened, in order
     script: dict[str, Callable[[], None]] = field(default_factory=dict)  # once, at a step
@@ -248,17 +249,18 @@ class _Clock:
 
 
 class _Stop:
-    """An event that nobody sets; waiting for it takes the clock on."""
+    """The event that ends a process in good order; waiting for it takes the clock on."""
 
-    def __init__(self, clock: _Clock) -> None:
+    def __init__(self, world: World, clock: _Clock) -> None:
+        self._world = world
         self._clock = clock
 
     def is_set(self) -> bool:
-        return False
+        return self._world.stopping
 
     def wait(self, timeout: float | None = None) -> bool:
         self._clock.sleep(timeout or 0.0)
-        return False
+        return self._world.stopping
 
 
 class _Control(Control):
@@ -326,12 +328,12 @@ class Schedule:
     def _process(self) -> Mirror:
         """A new process, which finds the lease of one that was killed."""
         world = self.world
-        succeeded, world.dead = world.dead, False
+        succeeded, world.dead, world.stopping = world.dead, False, False
         world._land()
         plan = SimpleNamespace(
             moves=[SimpleNamespace(page=2, ranges=2, read=0, fresh=True)], revision="0001"
         )
-        stop = cast("Any", _Stop(self._clock))
+        stop = cast("Any", _Stop(world, self._clock))
         scene = Scene(
             self._plain.run(self._run), cast("Any", plan), [self._route], self._control,
             cast("Any", SimpleNamespace(check=lambda: None, succeeded=succeeded)), 1,
