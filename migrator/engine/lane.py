@@ -44,6 +44,7 @@ class _Reading:
     feed: Feed | None = None
     marks: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     broken_until: float = 0.0
+    losses: int = 0
     wait: float = 0.1
 
 
@@ -130,21 +131,25 @@ class Lane:
         reading.wait = min(reading.wait * 2, _LONGEST_WAIT)
 
     def _lost(self, side: str, error: FeedLost) -> None:
-        """Begin anew: the new feed first, so that the re-scan misses nothing."""
+        """Begin anew: the new feed, then a re-scan over both sides, which so misses nothing.
+
+        That the re-scan is needed is noted before anything else: a crash in between does not spare
+        it. Also where it is the mirror's feed: somebody else may have written there.
+        """
         log.warning("feed lost", where=error.where, error=error.what)
         self.scene.control.record(
             self.scene.run.id, "feed lost", cls=self.route.cls, side=side, why=error.what
         )
-        reading = self._readings[side]
-        self.scene.retry(reading.journal.drop)
-        start = self.scene.retry(reading.journal.prepare)
-        # Also of the mirror's: somebody else may have written there.
-        self._overheard = None
-        self.live.keep(self.route.number, side, Position(start))
         primary = self.scene.run.primary
         if self.live.position(self.route.number, primary) is not None:
             self._keep(primary, replace(self._kept(primary), scan=_scan_from_start()))
+        reading = self._readings[side]
+        self.scene.retry(reading.journal.drop)
+        start = self.scene.retry(reading.journal.prepare)
+        self._keep(side, replace(self._kept(side), feed=start))
+        self._overheard = None
         reading.feed = reading.journal.open(start)
+        reading.losses += 1
 
     # ------------------------------------------------------------------ reading
 
@@ -264,11 +269,22 @@ class Lane:
             self._suspects.clear()
 
     def pass_over(self, side: str, seconds: float) -> None:
-        """Read a side's feed on, and act on nothing."""
+        """Read the feed of a side that has just become the primary, and whose fence is up. It shows
+        writes of our own; what somebody else wrote there is told, and mirrored."""
         given = self._poll(side, seconds)
-        if given is not None:
-            self._acknowledge(side, given)
-            self._readings[side].marks.extend(given.marks)
+        if given is None:
+            return
+        if given.whole:
+            self._keep(side, replace(self._kept(side), scan=_scan_from_start()))
+        strange = [touch for touch in given.touches if not self.reconciler.wrote(touch.key)]
+        for each in self.reconciler.foreign(side, strange):
+            self.reconciler.tell(each)
+        self._acknowledge(side, given)
+        self._readings[side].marks.extend(given.marks)
+
+    def losses(self, side: str) -> int:
+        """How often a side's feed was lost, and with it the markers in it."""
+        return self._readings[side].losses
 
     def has_mark(self, side: str, mark: str) -> bool:
         return mark in self._readings[side].marks

@@ -179,12 +179,13 @@ class Reconciler:
         done, route = Done(), self.route
         want: list[Block] = []
         gone: list[Value] = []
+        aside: set[bytes] = set()
         for key, block in zip(keys, blocks, strict=True):
             try:
                 made = [] if block is None else route.expected(block)
             except (CorruptBlock, DoesNotFit, Refused) as error:
                 self._set_aside(key, getattr(error, "what", str(error)), getattr(error, "path", ""))
-                done.aside += 1
+                aside.add(encode(key))
                 made = []
             want += made
             if not made:
@@ -201,13 +202,16 @@ class Reconciler:
             self._differs(new, old)
         for old in held[len(want) :]:
             self._differs(None, old)
-        self._write(writes, done)
+        aside |= self._write(writes)
         self._delete(route.target, held[len(want) :], done)
-        self._take_up([block.id for block in writes])
+        self._take_up([key for key in keys if encode(key) not in aside])
+        done.aside = len(aside)
         return done
 
-    def _write(self, writes: list[Block], done: Done) -> None:
+    def _write(self, writes: list[Block]) -> set[bytes]:
+        """Write blocks to the target; those that do not fit are set aside and returned."""
         reached("mirror.write")
+        aside: set[bytes] = set()
         self._note([block.id for block in writes])
         while writes:
             try:
@@ -220,11 +224,12 @@ class Reconciler:
                 self._set_aside(error.key, error.what, error.path)
                 # An older copy would pass for the block, and a rollback not tell it from a write.
                 self.route.target.delete([Address(error.key)])
-                done.aside += 1
+                aside.add(form)
                 writes = rest
             else:
                 reached("mirror.written")
-                return
+                break
+        return aside
 
     def _delete(self, side: Collection, held: Sequence[Block | None], done: Done) -> None:
         there = [Address(block.id, block.place) for block in held if block is not None]

@@ -84,6 +84,7 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
         steps["fence"] = time.monotonic() - began
         reached("swap.fenced")
         _drain(mirror, old, marks, began + terms.bound)
+        _refuse_unlike(mirror, to, terms)
         for lane in mirror.lanes:
             # Once more: numbers that were given since then.
             mirror.scene.retry(lane.side(to).settle)
@@ -126,7 +127,7 @@ def mend(mirror: Mirror) -> None:
     control.record(run.id, "mended", attempt=run.attempt, fence=run.fence)
     armed = [event["detail"] for event in control.events(run.id) if event["event"] == "armed"]
     terms = msgspec.convert(armed[-1], SwapTerms)
-    if run.fence == "flipped":
+    if run.fence in ("flipped", "marked"):
         for lane in mirror.lanes:
             lane.attach("source")
             lane.attach("target")
@@ -145,15 +146,20 @@ def mend(mirror: Mirror) -> None:
 # ---------------------------------------------------------------------- before the fence
 
 
-def _gates(mirror: Mirror, to: str, terms: SwapTerms) -> None:
-    """All that can be known before writes are stopped."""
+def _refuse_unlike(mirror: Mirror, to: str, terms: SwapTerms) -> None:
+    """Raise Waiting where the mirror lacks something that nobody accepted."""
     scene, revision = mirror.scene, mirror.scene.plan.revision
     aside = {q.shown for q in scene.control.quarantined(scene.run.id)}
-    _accepted(aside, terms, "in quarantine", f"migrator quarantine retry {revision}")
+    _accepted(aside, terms, "in quarantine", f"migrator quarantine list {revision}")
     if to == "source":
         _accepted({q.shown for q in mirror.live.ledger()}, terms, "not written back", "mend them")
     if any(lane.scanning for lane in mirror.lanes):
         raise Waiting("a re-scan is not done", hint=f"watch it: migrator status {revision}")
+
+
+def _gates(mirror: Mirror, to: str, terms: SwapTerms) -> None:
+    """All that can be known before writes are stopped."""
+    _refuse_unlike(mirror, to, terms)
     for lane in mirror.lanes:
         old = lane.side(OTHER[to])
         ours = terms.gateways or isinstance(old, Bracketed)
@@ -208,7 +214,8 @@ def _catch_up(mirror: Mirror, terms: SwapTerms) -> None:
         for lane in mirror.lanes:
             while lane.turn(mirror.run.primary, 0.02) and lane.lag > terms.lag:
                 mirror.scene.check()
-        good = good + 1 if mirror.lag() <= terms.lag else 0
+        scanning = any(lane.scanning for lane in mirror.lanes)
+        good = good + 1 if mirror.lag() <= terms.lag and not scanning else 0
 
 
 # ---------------------------------------------------------------------- under the fence
@@ -271,14 +278,11 @@ def _undo(mirror: Mirror, old: str, terms: SwapTerms) -> None:
 def _go_on(mirror: Mirror, terms: SwapTerms) -> None:
     """Mark where the reverse journal starts, let the new primary be written, note the end."""
     new = mirror.run.primary
-    for number, lane in enumerate(mirror.lanes):
-        mark = f"{mirror.run.id} {mirror.run.attempt} {number} reign"
-        mirror.scene.retry(lane.journal(new).mark, mark)
-        # What the feed shows before the marker were writes of ours: it is read up to there, and
-        # thrown away, while the old side still counts as the primary of this lane.
-        while not lane.has_mark(new, mark):
-            mirror.scene.check()
-            lane.pass_over(new, 0.05)
+    if mirror.run.fence == "flipped":
+        for number, lane in enumerate(mirror.lanes):
+            _begin_reign(mirror, lane, new, f"{mirror.run.id} {mirror.run.attempt} {number} reign")
+        # Before anybody writes: what lies behind the marker is not thrown away after a crash.
+        mirror.scene.run = mirror.live.marked(mirror.run)
     reached("swap.marked")
     for lane in mirror.lanes:
         fence = lane.fence(new)
@@ -291,6 +295,17 @@ def _go_on(mirror: Mirror, terms: SwapTerms) -> None:
             log.error("hook failed after the flip", error=error.what)
             mirror.scene.control.record(mirror.run.id, "hook failed", error=error.what)
     mirror.scene.run = mirror.live.release(mirror.run)
+
+
+def _begin_reign(mirror: Mirror, lane: Lane, new: str, mark: str) -> None:
+    """Read the new primary's feed up to a marker. What it shows before were writes of ours."""
+    losses = -1
+    while not lane.has_mark(new, mark):
+        mirror.scene.check()
+        if losses != lane.losses(new):
+            losses = lane.losses(new)  # a marker went with the feed that was lost
+            mirror.scene.retry(lane.journal(new).mark, mark)
+        lane.pass_over(new, 0.05)
 
 
 def _call(mirror: Mirror, terms: SwapTerms, event: str, seconds: float) -> None:

@@ -45,7 +45,6 @@ def test_a_rule_broken_in_the_engine_loses_a_write(rule: str) -> None:
 # ---------------------------------------------------------------------- what the mirror may meet
 
 
-@pytest.mark.xfail(strict=True, reason="the new place is noted before the re-scan that it needs")
 def test_a_crash_after_a_lost_feed_does_not_spare_the_re_scan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -58,7 +57,6 @@ def test_a_crash_after_a_lost_feed_does_not_spare_the_re_scan(
     ends_equal(schedule)
 
 
-@pytest.mark.xfail(strict=True, reason="what was set aside is taken up again at once")
 def test_a_block_that_does_not_fit_stays_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = level(monkeypatch)
     schedule.world.put("0", large=True)
@@ -70,7 +68,6 @@ def test_a_block_that_does_not_fit_stays_aside(monkeypatch: pytest.MonkeyPatch) 
 # ---------------------------------------------------------------------- what a swap may meet
 
 
-@pytest.mark.xfail(strict=True, reason="the gates are not looked at again before the flip")
 def test_a_truncate_while_a_swap_catches_up_is_mirrored_before_the_flip(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -82,7 +79,6 @@ def test_a_truncate_while_a_swap_catches_up_is_mirrored_before_the_flip(
     ends_equal(schedule)
 
 
-@pytest.mark.xfail(strict=True, reason="the gates are not looked at again before the flip")
 def test_a_feed_lost_while_a_swap_catches_up_is_scanned_anew_before_the_flip(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -101,7 +97,6 @@ def test_a_feed_lost_while_a_swap_catches_up_is_scanned_anew_before_the_flip(
     reach(schedule, Phase.SHADOW_READ)
 
 
-@pytest.mark.xfail(strict=True, reason="the gates are not looked at again before the flip")
 def test_a_block_that_does_not_fit_while_a_swap_catches_up_keeps_it_from_the_flip(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -111,7 +106,6 @@ def test_a_block_that_does_not_fit_while_a_swap_catches_up_keeps_it_from_the_fli
     assert not schedule.ask(Phase.CUT_OVER)
 
 
-@pytest.mark.xfail(strict=True, reason="the marker of the reign is written once, and waited for")
 def test_a_feed_lost_after_the_flip_does_not_keep_writes_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -126,7 +120,6 @@ def test_a_feed_lost_after_the_flip_does_not_keep_writes_stopped(
     ends_equal(schedule)
 
 
-@pytest.mark.xfail(strict=True, reason="mending throws away what was written since the release")
 def test_a_write_between_the_release_and_its_note_outlives_a_crash(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -156,7 +149,6 @@ def test_a_foreign_write_to_the_mirror_is_told_and_undone(monkeypatch: pytest.Mo
     assert schedule.strangers() == ["Game:0"]
 
 
-@pytest.mark.xfail(strict=True, reason="a swap neither drains nor keeps the mirror's own feed")
 @pytest.mark.parametrize("step", ["swap.armed", "fence", "swap.drained", "swap.flipped"])
 def test_a_foreign_write_during_a_swap_leaves_no_difference_untold(
     step: str, monkeypatch: pytest.MonkeyPatch
