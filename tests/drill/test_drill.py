@@ -30,7 +30,10 @@ def shop(tmp_path: Path) -> Project:
     made = new_shop(tmp_path, games=30)
     made.edit(
         "migrator.toml",
-        ("[env.dev.stores.shop]", "[env.dev]\nstaging = true\n\n[env.dev.stores.shop]"),
+        (
+            "[env.dev.stores.shop]",
+            "[env.dev]\nstaging = true\nrequest_life = 0.5\n\n[env.dev.stores.shop]",
+        ),
     )
     return made
 
