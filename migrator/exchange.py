@@ -6,6 +6,7 @@ past the gateway.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from migrator.model.block import Block, Patch
@@ -29,6 +30,19 @@ def made_of(found: Block, change: Block | Patch) -> Block:
         return change
     entries = {path: x for path, x in found.entries.items() if path not in change.unset}
     return Block(found.id, entries | change.set, found.expires, found.place)
+
+
+@runtime_checkable
+class Amending(Protocol):
+    """A collection that changes top-level fields where they lie; beside ``Collection``."""
+
+    def amend(
+        self, id: Value, set: Mapping[str, Value], append: Mapping[str, Value]
+    ) -> Block | None:
+        """Set fields of an aggregate, and add to lists of it, in one request; the block after that.
+
+        None where it is not there, or takes more than that; then nothing was done.
+        """
 
 
 @runtime_checkable

@@ -86,6 +86,17 @@ def updated(old: Record, set_: Mapping[str, Value], remove: Sequence[str], where
     return value
 
 
+def top_fields(at: Mapping[str, Value], where: str) -> dict[str, Value] | None:
+    """What lies at paths that are fields of the aggregate itself, by name; None for others."""
+    fields: dict[str, Value] = {}
+    for path, item in at.items():
+        steps = steps_of(path, where)
+        if len(steps) != 1 or type(steps[0]) is not str:
+            return None
+        fields[steps[0]] = item
+    return fields
+
+
 def appended(old: Record, path: str, item: Value, where: str) -> Record:
     """The aggregate with an element more at the end of a list."""
     steps = steps_of(path, where)

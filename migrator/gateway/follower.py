@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from migrator.errors import MigratorError, Refused
+from migrator.errors import MigratorError, Refused, Terminal
 from migrator.gateway.errors import Stopped
 from migrator.model.phase import Phase
 from migrator.state.gateways import SHORT, Gateways, Standing
@@ -241,7 +241,16 @@ class Follower:
 
     def _look(self) -> None:
         with self._looking:
-            self._see(self._gateways.standing(self._cls))
+            found, seen = self._gateways.standing(self._cls), self.standing
+            if found.run == seen.run and found.epoch < seen.epoch:
+                # R15: what was restored from a backup does not know who is the primary.
+                raise Terminal(
+                    f"the control database says epoch {found.epoch}, and this gateway has seen "
+                    f"{seen.epoch}",
+                    where="control database",
+                    hint="it was restored: repair the run before anything is written",
+                )
+            self._see(found)
 
     def _see(self, found: Standing) -> None:
         """Act by what was found, then say so: never the other way round."""

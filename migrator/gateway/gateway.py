@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from migrator.errors import DoesNotFit, Failed, Refused, Terminal, Transient
-from migrator.exchange import Change, Exchanging
+from migrator.exchange import Amending, Change, Exchanging
 from migrator.gateway import changes
 from migrator.gateway.errors import Behind, Conflict
 from migrator.gateway.follower import Moved, Terms
@@ -216,7 +216,11 @@ class Gateway:
             value = changes.updated(there.value, set or {}, remove, where)
             return Aggregate(id, value, there.expires)
 
-        return self._done(here, self._change(here, id, change, expected), wait)
+        fields = changes.top_fields(set or {}, where)
+        found = None
+        if fields and not remove and expected is ANY:
+            found = self._amend(here, id, fields, {})
+        return self._done(here, found or self._change(here, id, change, expected), wait)
 
     def append(
         self, id: Value, path: str, item: Value, *, expected: Expected = ANY, wait: bool = False
@@ -234,7 +238,10 @@ class Gateway:
             value = changes.appended(there.value, path, item, where)
             return Aggregate(id, value, there.expires)
 
-        return self._done(here, self._change(here, id, change, expected, once=True), wait)
+        fields = changes.top_fields({path: item}, where)
+        found = self._amend(here, id, {}, fields, once=True) if fields and expected is ANY else None
+        done = found or self._change(here, id, change, expected, once=True)
+        return self._done(here, done, wait)
 
     def delete(self, id: Value, *, expected: Expected = ANY, wait: bool = False) -> None:
         """Remove an aggregate; one that is not there is no error, unless it was expected."""
@@ -285,6 +292,26 @@ class Gateway:
                     # A store's own fence refuses before this gateway has seen that it is up.
                     if not follower.look(standing):
                         raise
+
+    def _amend(
+        self,
+        here: Opened,
+        id: Value,
+        set: Mapping[str, Value],
+        append: Mapping[str, Value],
+        *,
+        once: bool = False,
+    ) -> Found | None:
+        """Change an aggregate where it lies, in one request; None where that was not done."""
+
+        def write(sides: Sides) -> Found | None:
+            if sides.translates or not isinstance(sides.primary, Amending):
+                return None
+            return _found(here, sides, sides.primary.amend(id, set, append))
+
+        if not isinstance(here.sides(here.follower.standing).primary, Amending):
+            return None
+        return self._send(here, id, write, once=once)
 
     def _change(
         self,

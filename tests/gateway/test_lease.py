@@ -17,6 +17,7 @@ from migrator import commands
 from migrator.errors import Refused
 from migrator.gateway import Stopped
 from migrator.model.phase import Phase
+from migrator.state import tables as t
 from migrator.state.gateways import GatewayLease, Watch
 from tests.engine.games import contents, fill, source, target
 from tests.gateway.kit import QUICK, Owner, make_project, opened, until
@@ -279,3 +280,20 @@ def test_who_is_waited_for() -> None:
     assert sort(replace(busy, counter=2), still, done) == (["busy"], ["still"])
     # A renewal that was under way all the time: it looked after that, and has seen the change.
     assert sort(replace(busy, counter=2), replace(still, counter=2)) == (["busy", "still"], [])
+
+
+def test_a_control_database_of_the_past_stops_writes(config: Path, owner: Owner) -> None:
+    with opened(config, replace(QUICK, bound=2.0)) as games:
+        owner.arm()
+        owner.fence()
+        owner.flip("target")
+        owner.release()
+        until(lambda: games._here.follower.standing.primary == "target")
+        games.put("1", {})
+        # As a backup of before the swap would have it (R15).
+        with owner.control.transaction() as c:
+            c.execute(t.run.update().values(epoch=1, primary_side="source"))
+        until(lambda: not games._here.follower._may())
+        with pytest.raises(Stopped, match="epoch 1, and this gateway has seen 2"):
+            games.put("1", {"lost": True})
+    assert side(config, "source") == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -202,6 +202,15 @@ class MongoCollection:
 
     def patch(self, patches: Sequence[Patch]) -> None:
         self._patcher.patch(patches)
+
+    def amend(
+        self, id: Value, set: Mapping[str, Value], append: Mapping[str, Value]
+    ) -> Block | None:
+        found = self._patcher.amend(id, set, append)
+        try:
+            return None if found is None else self._shape.decode(bytes(found.raw))
+        except Damaged as error:
+            raise keys.unreadable(id, error, self._where) from None
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         if held is None and isinstance(change, Block):

@@ -9,16 +9,16 @@ and put back on condition that it has not changed since.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bson.raw_bson import RawBSONDocument
-from pymongo import UpdateOne
+from pymongo import ReturnDocument, UpdateOne
 
 from migrator.errors import Terminal, Transient
 from migrator.exchange import Change, is_still, made_of
 from migrator.model.block import Block, Patch
-from migrator.model.path import parse_path
+from migrator.model.path import escape, parse_path
 from migrator.model.value import Record, Value, show
 from migrator.stores.mongo import codec, keys, wire
 from migrator.stores.mongo.edge import edge
@@ -150,6 +150,30 @@ class Patcher:
             if new.raw == found[0] or self._swap(wire.id_of(found[0]), found[0], new.raw):
                 return
         raise Transient(f"{show(patch.id)}: others keep writing it", where=self._where)
+
+    def amend(self, id: Value, set_: Mapping[str, Value], append: Mapping[str, Value]) -> Any:
+        """The document after fields were set and elements added; None where nothing was done.
+
+        Only where the fields are the document's own, and nothing in them needs a tag.
+        """
+        names = [*set_, *append]
+        if self._shape.flat or not all(map(_addressable, names)) or SIDE in names:
+            return None
+        self._shape.check_nesting(id, {escape(name): [x] for name, x in append.items()})
+        changes: dict[str, Any] = {}
+        where: dict[str, Any] = {name: {"$type": "array"} for name in append}
+        for word, given in (("$set", set_), ("$push", append)):
+            held, side = self._shape.side({escape(name): x for name, x in given.items()})
+            data = codec.encode(dict(held)) if given else b""
+            if side or _DOLLAR.search(data, 4):
+                return None
+            if given:
+                changes[word] = RawBSONDocument(data)
+        where |= {f"{SIDE}.tags.{name}": {"$exists": False} for name in names}
+        with edge(self._where, writing=True):
+            return self._collection.find_one_and_update(
+                _condition(keys.key_of(id), where), changes, return_document=ReturnDocument.AFTER
+            )
 
     def exchange(self, id: Value, held: Block, change: Change) -> bool:
         """Change a document if it holds this block; False where it does not, or is not there."""

@@ -8,10 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from migrator.errors import Transient
-from migrator.exchange import Exchanging
+from migrator.exchange import Amending, Exchanging
 from migrator.model.block import Patch
+from migrator.model.rules import assemble
+from migrator.model.value import LongDate, Ref, Set
 from migrator.testing.contract.case import by_capability
-from migrator.testing.contract.harness import Harness, Make, Place, assert_holds, difference
+from migrator.testing.contract.harness import (
+    Harness,
+    Make,
+    Place,
+    assert_holds,
+    difference,
+    same,
+)
 
 _TRIES = 200
 
@@ -61,6 +70,35 @@ class ExchangePromises(Harness):
         assert_holds(place.collection, [small, beside])
         assert collection.exchange(key, small, None)
         assert_holds(place.collection, [beside])
+
+    def test_amend_changes_fields_where_they_lie(self, guarded: tuple[Place, Exchanging]) -> None:
+        place, collection = guarded
+        if not isinstance(collection, Amending):
+            by_capability("it does not change fields where they lie")
+        key = place.case.key(1)
+        start, longer = place.case.game(key, 2), place.case.game(key, 3)
+        held = place.cut(key, start)
+        place.collection.write([held])
+        assert collection.amend(place.case.key(2), {"note": "x"}, {}) is None
+        assert collection.amend(key, {"note": "x"}, {"note": 1, "absent": 1}) is None
+        assert collection.amend(key, {}, {"firstPlayer": 1}) is None
+        assert_holds(place.collection, [held])
+        rounds = longer["rounds"]
+        assert isinstance(rounds, list)
+        wanted = place.cut(key, {**start, "note": {"x": [1]}, "rounds": rounds})
+        after = collection.amend(key, {"note": {"x": [1]}}, {"rounds": rounds[2]})
+        if after is None:
+            assert_holds(place.collection, [held])  # it takes more here, and nothing was done
+        else:
+            assert same(after, wanted)
+            assert_holds(place.collection, [wanted])
+        for odd in (LongDate(10**7), Ref("Game", 1), {"$set": 1}, {"a.b": Set([1])}):
+            (before,) = place.collection.read([key])
+            assert before is not None
+            after = collection.amend(key, {"note": odd}, {})
+            value = {**assemble(before.entries), "note": odd}
+            expected = before if after is None else place.cut(key, value)
+            assert_holds(place.collection, [expected])
 
     def test_one_of_several_exchanges_takes_place(self, guarded: tuple[Place, Exchanging]) -> None:
         place, collection = guarded
