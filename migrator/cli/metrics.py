@@ -121,6 +121,14 @@ def _metrics(found: Figures, env: str) -> Iterator[Metric]:
         yield gauge("mirror_scanning", text, live.scanning)
         text = "Blocks not written back, which a rollback would lose."
         yield gauge("ledger_blocks", text, live.ledger)
+        if (reads := live.shadow) is not None:
+            shadow = GaugeMetricFamily(
+                "migrator_shadow_keys", "What the last shadow reads found.",
+                labels=[*names, "outcome"],
+            )  # fmt: skip
+            for outcome in ("equal", "lagging", "mismatch", "errors"):
+                shadow.add_metric([*values, outcome], getattr(reads, outcome))
+            yield shadow
         yield gauge("swap_in_hand", "1 while the sides are being swapped.", bool(live.fence))
     text = "When the mirror told its figures last, since 1970."
     yield gauge("mirror_told_timestamp_seconds", text, found.told)

@@ -34,6 +34,8 @@ def change_line(each: Watched) -> tuple[str, Line]:
     if live is not None:
         works = live.silent is not None and live.silent <= SILENT
         parts.append(f"lag {live.lag:.1f} s" if works else "no mirror")
+        if (reads := live.shadow) is not None:
+            parts.append(f"shadow reads {reads.mismatch:,} of {reads.keys:,} differ")
         parts += [f"swap {live.fence}"] if live.fence else []
         parts += [f"{blocks(live.ledger)} not written back"] if live.ledger else []
     parts += [f"{blocks(run.quarantined)} in quarantine"] if run.quarantined else []

@@ -30,7 +30,8 @@ def keep_pace(control: Control, run: str, event: str, **changes: float | bool | 
         new = replace(_pace(c, run), **changes)  # type: ignore[arg-type]
         c.execute(t.pace.delete().where(t.pace.c.run == run))
         c.execute(t.pace.insert().values(run=run, rate=new.rate, paused=new.paused))
-    control.record(run, event, **({"rate": new.rate} if "rate" in changes else {}))
+    rate = changes.get("rate")
+    control.record(run, event, **({} if rate is None else {"rate": rate}))
     return new
 
 

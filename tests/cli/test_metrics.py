@@ -71,6 +71,11 @@ def test_the_figures_of_a_live_move(shop: Project) -> None:
         assert found["migrator_ledger_blocks", ""] == found["migrator_quarantined_blocks", ""] == 0
         assert abs(found["migrator_mirror_told_timestamp_seconds", ""] - time.time()) < 60
         assert found["migrator_mirror_lag_seconds", ""] < 60
+        shop.done("shadow", "0001")
+        found = ask(port)
+        assert found["migrator_shadow_keys", "mismatch"] == 0
+        outcomes = ("equal", "lagging", "errors")
+        assert sum(found["migrator_shadow_keys", outcome] for outcome in outcomes) == 3
         shop.done("cutover", "0001")
         found = ask_until(port, lambda found: found["migrator_run_phase", "cut_over"] == 1)
         assert found["migrator_swap_pause_seconds_count", "target"] == 1
