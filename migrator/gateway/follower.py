@@ -50,11 +50,13 @@ class Follower:
         cls: str,
         terms: Terms,
         clock: Callable[[], float] = boot_clock,
+        warm: Callable[[Standing], None] = lambda standing: None,
     ) -> None:
         self._gateways = gateways
         self._cls = cls
         self.terms = terms
         self._clock = clock
+        self._warm = warm
         self._pid = os.getpid()
         self._changed = threading.Condition()
         # One look at a time: an older one must not be acted on after a newer one.
@@ -269,6 +271,8 @@ class Follower:
             asked = self._clock()
             if self._gateways.renew(self._instance, SHORT):
                 self._grant(asked, SHORT)
+            # So that the first write to the other side need not open it while others wait.
+            threading.Thread(target=self._warm, args=(found,), daemon=True).start()
         self._gateways.saw(self._instance, found)
 
     def _acknowledge(self) -> None:

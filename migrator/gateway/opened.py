@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import structlog
+
 from migrator import revisions
 from migrator.bootstrap import Stores
-from migrator.errors import DoesNotFit, Refused
+from migrator.errors import DoesNotFit, MigratorError, Refused
 from migrator.gateway.follower import Follower, Terms
 from migrator.journal import Bracketed, Brackets, journal_name
 from migrator.model.block import Aggregate, Block, cut, join
@@ -23,6 +25,8 @@ from migrator.route import Route, open_route
 from migrator.settings import load_settings
 from migrator.state import open_control
 from migrator.state.gateways import Gateways, Standing
+
+log = structlog.get_logger("migrator.gateway")
 
 _OTHER = {"source": "target", "target": "source"}
 
@@ -153,7 +157,7 @@ class Opened:
         self._sides: tuple[Standing, Sides] | None = None
         try:
             self._at_first()
-            self.follower = Follower(Gateways(self.control), cls, terms)
+            self.follower = Follower(Gateways(self.control), cls, terms, warm=self._warm)
         except BaseException:
             self._close()
             raise
@@ -161,6 +165,15 @@ class Opened:
     def _at_first(self) -> None:
         """Open what the first call needs, so that a script that does not fit is told at once."""
         self._make(Gateways(self.control).standing(self.cls))
+
+    def _warm(self, standing: Standing) -> None:
+        """Open the side that is about to be the primary, as far as that goes."""
+        try:
+            mirror = self._make(standing).mirror
+            for block in mirror.sample(1):
+                mirror.read([block.id])
+        except MigratorError as error:
+            log.warning("not opened ahead", cls=self.cls, error=error.what)
 
     def close(self) -> None:
         self.follower.close()

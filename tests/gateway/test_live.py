@@ -106,7 +106,7 @@ def writers(config: Path, request: pytest.FixtureRequest) -> Iterator[list[Write
 
 def more(writers: list[Writer]) -> None:
     before = [writer.lines() for writer in writers]
-    until(lambda: all(w.lines() >= b + 6 for w, b in zip(writers, before, strict=True)))
+    until(lambda: all(w.lines() >= b + 4 for w, b in zip(writers, before, strict=True)))
 
 
 @contextmanager
