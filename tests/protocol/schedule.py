@@ -81,6 +81,7 @@ class World:
     steps: int = 0
     told: list[str] = field(default_factory=list)  # what happened, in order
     script: dict[str, Callable[[], None]] = field(default_factory=dict)  # once, at a step
+    listener: Callable[[str, Server | None, Any], None] | None = None
     fates: list[Fate] = field(default_factory=list)  # of the next requests that write
 
     def __post_init__(self) -> None:
@@ -119,6 +120,10 @@ class World:
     def wait(self, seconds: float) -> None:
         self.now += seconds
 
+    def hears(self, what: str, server: Server | None, about: object) -> None:
+        if self.listener is not None:
+            self.listener(what, server, about)
+
     def flip(self, what: str) -> bool:
         return self._draws(f"{what} fails", 1.0)
 
@@ -139,9 +144,11 @@ class World:
             until = self.now + self.random.choice([0.01, 0.5, LIFE - 0.1])
             lands = self.random.random() < 0.7
         self.late.append(_Late(server, put, gone, until, lands))
+        self.hears("late", server, [*(block.id for block in put), *gone])
 
     def kill(self) -> None:
         self.dead = True
+        self.hears("killed", None, None)
         raise Killed
 
     def _draws(self, what: str, times: float) -> bool:
@@ -155,6 +162,8 @@ class World:
         """Late requests are carried out at some time, or never."""
         for request in [r for r in self.late if r.until <= self.now]:
             self.late.remove(request)
+            keys = [*(block.id for block in request.put), *request.gone]
+            self.hears("lands" if request.lands else "dies", request.server, keys)
             if request.lands:
                 self.told.append(f"late request lands on the {request.server.at.store}")
                 request.server.carry_out(request.put, request.gone)
@@ -273,6 +282,7 @@ class _Control(Control):
         self.world.step("control")
         with super().transaction() as c:
             yield c
+        self.world.hears("committed", None, None)
         self.world.step("controlled")
 
 
@@ -290,6 +300,8 @@ class _Opened:
 
 class Schedule:
     """A run of the engine in a world."""
+
+    page = 2  # blocks in one
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch) -> None:
         self.world = world
@@ -331,7 +343,7 @@ class Schedule:
         succeeded, world.dead, world.stopping = world.dead, False, False
         world._land()
         plan = SimpleNamespace(
-            moves=[SimpleNamespace(page=2, ranges=2, read=0, fresh=True)], revision="0001"
+            moves=[SimpleNamespace(page=self.page, ranges=2, read=0, fresh=True)], revision="0001"
         )
         stop = cast("Any", _Stop(world, self._clock))
         scene = Scene(

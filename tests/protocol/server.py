@@ -28,6 +28,9 @@ class Drawn(Protocol):
     def step(self, where: str) -> None:
         """Others act, or the process is killed."""
 
+    def hears(self, what: str, server: Server, about: object) -> None:
+        """Something is done at a server, at this very moment."""
+
     def wait(self, seconds: float) -> None:
         """Nothing comes for so long."""
 
@@ -77,6 +80,7 @@ class Server:
             return False
         self.blocks[key] = entries
         self.log.append(Event(key))
+        self.world.hears("put", self, key)
         return True
 
     def remove(self, key: str) -> bool:
@@ -85,6 +89,7 @@ class Server:
             return False
         if self.blocks.pop(key, None) is not None:
             self.log.append(Event(key, deleted=True))
+            self.world.hears("removed", self, key)
         return True
 
     def truncate(self) -> bool:
@@ -135,6 +140,7 @@ class Server:
 
     def page(self, range_: Json, position: Json, limit: int) -> Page:
         self._asked("page")
+        self.world.hears("page", self, range_)
         keys, following = self._list(range_, position, limit)
         return Page([self._block(key) for key in keys], following)
 
@@ -153,6 +159,7 @@ class Server:
     def read(self, ids: Sequence[Value]) -> list[Block | None]:
         self._asked("read")
         found = [self._block(str(id)) if str(id) in self.blocks else None for id in ids]
+        self.world.hears("read", self, ids)
         self.world.step("read")
         return found
 
@@ -180,6 +187,7 @@ class Server:
         fate = world.fate("write")
         if fate in ("done", "lost"):
             self.carry_out(put, gone)
+            world.hears("done", self, [*(block.id for block in put), *gone])
         elif fate in ("late", "killed"):
             world.later(self, put, gone)
         if fate == "killed":
@@ -210,6 +218,7 @@ class ServerJournal:
         server.world.step("prepare")
         if not server.attached:
             server.attached, server.begins = True, len(server.log)
+            server.world.hears("attached", server, None)
         return [server.reign, server.begins]
 
     def open(self, position: Json) -> ServerFeed:
@@ -253,6 +262,7 @@ class ServerFeed:
         if server.world.flip("poll"):
             raise Transient("the feed broke", where=str(server.at))
         events = server.log[self._at : self._at + 3]
+        server.world.hears("polled", server, self._at + len(events))
         if not events:
             server.world.wait(seconds)
             server.world.step("idle")
