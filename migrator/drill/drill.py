@@ -427,7 +427,7 @@ class Drill:
             act: terms.minimum for act, part in terms.mix.items()
             if part > 0 and (lists or act is not Act.APPEND)
         }  # fmt: skip
-        counts = report.count(known.done, wanted)
+        counts = report.count(known, wanted, self._reigns())
         faults = found.faults
         why = report.reasons(counts, faults, found.verified, left, found.problems)
         for stage in self._stages:
@@ -452,6 +452,14 @@ class Drill:
             refused=dict(known.reasons.most_common(20)), faults=faults[: report.MOST_FAULTS],
             more_faults=max(0, len(faults) - report.MOST_FAULTS), verified=found.verified,
         )  # fmt: skip
+
+    def _reigns(self) -> list[tuple[float, float]]:
+        """From when to when the target was the primary, by the clock of the histories."""
+        return [
+            (self._began + stage.began, self._began + stage.ended)
+            for stage in self._stages
+            if stage.name in ("target is primary", "target is primary again")
+        ]
 
     def _write(self, made: report.Report) -> None:
         text = msgspec.json.format(msgspec.json.encode(made, enc_hook=str), indent=1)

@@ -111,14 +111,16 @@ class Tally:
 class Known:
     """What the histories say.
 
-    ``certain`` holds what each key must hold, ``doubtful`` what else it may. ``acknowledged`` are
-    the moments at which each writing process was answered, reads left out.
+    ``certain`` holds what each key must hold, ``doubtful`` what else it may. ``calls`` and
+    ``denials`` are the moments of each answer; ``acknowledged`` are those at which each writing
+    process was told that a write is done.
     """
 
     certain: dict[Key, State | None] = field(default_factory=dict)
     doubtful: dict[Key, set[State | None]] = field(default_factory=dict)
     done: dict[Act, Tally] = field(default_factory=lambda: {act: Tally() for act in Act})
-    calls: list[float] = field(default_factory=list)
+    calls: list[tuple[float, Act]] = field(default_factory=list)
+    denials: list[tuple[float, Act]] = field(default_factory=list)
     acknowledged: list[list[float]] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
     faults: list[Fault] = field(default_factory=list)
@@ -140,6 +142,7 @@ class Known:
                 self.reasons[entry.why] += 1
                 if isinstance(entry, Denied):
                     self.done[tried.act].refused += 1
+                    self.denials.append((entry.at, tried.act))
                 else:
                     self._doubt(tried)
         for tried in open_.values():
@@ -148,7 +151,7 @@ class Known:
 
     def _acknowledge(self, tried: Tried, told: Told) -> None:
         self.done[tried.act].acknowledged += 1
-        self.calls.append(told.at)
+        self.calls.append((told.at, tried.act))
         key = tried.cls, tried.key
         if tried.act is not Act.GET:
             self.certain[key] = tried.then

@@ -73,9 +73,30 @@ def page(report: Report) -> str:
         f"pace included; over the whole drill it was {_ms(report.longest)}.</p>",
         "<h2>Calls</h2>",
         _table(
-            ["call", "#acknowledged", "#at least", "#refused", "#outcome unknown"],
+            [
+                "call",
+                "#acknowledged",
+                "#at least",
+                "#refused",
+                "#outcome unknown",
+                "#acknowledged at the target",
+                "#refused there",
+            ],
             (
-                [name, f"{c.acknowledged:,}", f"{c.wanted:,}", f"{c.refused:,}", f"{c.unknown:,}"]
+                [
+                    name,
+                    *(
+                        f"{n:,}"
+                        for n in (
+                            c.acknowledged,
+                            c.wanted,
+                            c.refused,
+                            c.unknown,
+                            c.target_acknowledged,
+                            c.target_refused,
+                        )
+                    ),
+                ]
                 for name, c in report.done.items()
             ),
         ),

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from migrator.drill.history import Act, Fault, Known, Tally
+from migrator.drill.history import Act, Fault, Known
 from migrator.engine.verify import Verification
 
 MOST_FAULTS = 200
@@ -37,12 +37,15 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """How the calls of one kind ended; ``wanted`` is how many had to be acknowledged."""
+    """How the calls of one kind ended; ``wanted`` is how many had to be acknowledged. The last two
+    are of the time in which the target was the primary."""
 
     acknowledged: int
     refused: int
     unknown: int
     wanted: int
+    target_acknowledged: int = 0
+    target_refused: int = 0
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,14 +92,23 @@ class Report(msgspec.Struct, kw_only=True):
     verified: list[Verification]
 
 
-def count(done: Mapping[Act, Tally], wanted: Mapping[Act, int]) -> dict[str, Count]:
-    """The calls of each kind that was asked for."""
+def count(
+    known: Known, wanted: Mapping[Act, int], reigns: Sequence[tuple[float, float]]
+) -> dict[str, Count]:
+    """The calls of each kind that was asked for. The target was the primary in the ``reigns``."""
+
+    def there(moments: Sequence[tuple[float, Act]], act: Act) -> int:
+        return sum(
+            of is act and any(begin <= at <= end for begin, end in reigns) for at, of in moments
+        )
+
     return {
         act.value: Count(
             acknowledged=tally.acknowledged, refused=tally.refused, unknown=tally.unknown,
-            wanted=wanted[act],
+            wanted=wanted[act], target_acknowledged=there(known.calls, act),
+            target_refused=there(known.denials, act),
         )
-        for act, tally in done.items()
+        for act, tally in known.done.items()
         if act in wanted
     }  # fmt: skip
 
@@ -124,6 +136,11 @@ def reasons(
                 f"only {each.acknowledged:,} of {name} were acknowledged, and {each.wanted:,} are "
                 "the least that proves anything"
             )
+        elif each.target_refused and not each.target_acknowledged:
+            why.append(
+                f"no {name} was carried out while the target was the primary, and "
+                f"{each.target_refused:,} were refused: it does not serve the application"
+            )
     for found_ in verified:
         differ = found_.differ + found_.missing + found_.extra
         if differ:
@@ -137,7 +154,7 @@ def reasons(
 def throughput(known: Known, began: float, seconds: float, bucket: float) -> list[int]:
     """The acknowledged calls of each span of ``bucket`` seconds."""
     counts = [0] * (int(seconds / bucket) + 1)
-    for at in known.calls:
+    for at, _ in known.calls:
         place = int((at - began) / bucket)
         if 0 <= place < len(counts):
             counts[place] += 1

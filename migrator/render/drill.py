@@ -25,6 +25,8 @@ def drill_lines(report: Report) -> Iterator[Line | str]:
     for kill in report.kills:
         again = duration(kill.again - kill.at)
         yield step("killed", f"{kill.process} at {duration(kill.at)}, at work again after {again}")
+    for why, number in list(report.refused.items())[:_MOST]:
+        yield step("refused", f"{number:,} times: {why}", "yellow")
     for fault in report.faults[:_MOST]:
         yield Line(f"  {fault.cls}:{fault.key}  {fault.side}  {fault.what}: {fault.text}", "red")
     more = len(report.faults) - _MOST + report.more_faults
