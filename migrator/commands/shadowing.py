@@ -13,6 +13,7 @@ from migrator.commands.started import frozen_plan, refuse_changed
 from migrator.engine.shadow import Shadow, Shadowed
 from migrator.errors import Interrupted, Refused, Waiting
 from migrator.model.phase import Phase
+from migrator.retry import Retry
 from migrator.state import LiveState, Run
 
 
@@ -33,13 +34,14 @@ def shadow(
             raise Interrupted("stopped; nothing was changed")
 
     check()
+    retry = Retry(stop=stop)
     settle = settler(project, run, routes, stop)
     found = []
     for route in routes:
         aside = frozenset(
             item.key for item in project.control.quarantined(run.id) if item.move == route.number
         )
-        found.append(Shadow(route, run.primary, settle, check, aside).look(sample))
+        found.append(Shadow(route, run.primary, settle, check, aside, retry).look(sample))
     for each in found:
         told = {name: n for name, n in msgspec.to_builtins(each).items() if type(n) is int}
         slow = {"primary_p99": each.primary_latency.p99, "mirror_p99": each.mirror_latency.p99}

@@ -31,6 +31,7 @@ from migrator.model.diff import same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.ports import Observer
+from migrator.retry import Retry
 from migrator.route import Route
 from migrator.state import quarantine_key
 
@@ -101,7 +102,11 @@ class _Unread(Exception):
 
 class Shadow:
     """Reads keys of a move on both sides. ``settle`` waits until the mirror holds what was
-    written until then, ``check`` raises where it is to stop. Writes nothing."""
+    written until then, ``check`` raises where it is to stop. Writes nothing.
+
+    A key is read once by each side and not again where that fails: what an application would
+    have met is the result.
+    """
 
     def __init__(
         self,
@@ -110,10 +115,12 @@ class Shadow:
         settle: Callable[[], None],
         check: Callable[[], None] = lambda: None,
         aside: frozenset[str] = frozenset(),
+        retry: Retry | None = None,
     ) -> None:
         self.route = route
         self.aside = aside
         self._settle = settle
+        self._retry = retry or Retry()
         self._check = check
         source = _Reader("source", str(route.source_at), route.source.observer())
         target = _Reader("target", str(route.move.target), route.target.observer())
@@ -122,7 +129,7 @@ class Shadow:
     def look(self, sample: int) -> Shadowed:
         """Read about so many keys, from all over the primary."""
         collection = self.route.source if self.primary.side == "source" else self.route.target
-        return self.look_at([block.id for block in collection.sample(sample)][:sample])
+        return self.look_at([block.id for block in self._retry(collection.sample, sample)][:sample])
 
     def look_at(self, keys: Sequence[Value]) -> Shadowed:
         """Read some keys, each once however often it is given."""
@@ -192,7 +199,7 @@ class Shadow:
             except _Unread as error:
                 found.errors += 1
                 self._tell(found, key, "error", [str(error)])
-        self._settle()
+        self._retry(self._settle)
         left: list[Value] = []
         for key, first in before:
             try:

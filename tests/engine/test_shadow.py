@@ -9,7 +9,7 @@ import pytest
 
 from migrator import commands
 from migrator.engine.shadow import LOOKS, Shadow, Shadowed
-from migrator.errors import Interrupted, Terminal
+from migrator.errors import Interrupted, Terminal, Transient
 from migrator.model.block import Address, Aggregate, Block, cut
 from migrator.model.value import Value
 from migrator.route import Route
@@ -134,6 +134,20 @@ def test_a_key_that_is_written_all_the_while_is_no_mismatch(sides: Sides) -> Non
     found = sides.shadow(settle)
     assert counts(found) == {"keys": GAMES, "equal": GAMES - 1, "moving": 1}
     assert rounds == 3 + LOOKS
+
+
+def test_a_marker_that_fails_for_now_is_written_again(sides: Sides) -> None:
+    failures = 2
+
+    def settle() -> None:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise Transient("not now")
+        sides.mirror()
+
+    sides.put(3, rounds=5)
+    assert counts(sides.shadow(settle)) == {"keys": GAMES, "equal": GAMES - 1, "lagging": 1}
 
 
 def test_what_can_not_be_read_is_never_equal(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
