@@ -1,6 +1,7 @@
 """A writer of a drill: a process that calls the gateway, and notes each call before and after.
 
 What it notes is with the system when a call is made, so it outlives a SIGKILL of the process.
+Moments are of the machine's monotonic clock, which all processes of a drill share.
 """
 
 from __future__ import annotations

@@ -110,3 +110,24 @@ def test_it_is_refused_outside_of_staging(shop: Project) -> None:
     assert "[env.dev]  staging = true" in told
     assert held(shop) == before
     assert not (shop.root / "drills").exists()
+
+
+def test_what_can_not_be_drilled_is_refused(shop: Project) -> None:
+    shop.done("plan", "0001", "-o", "rest.json")
+    shop.done("plan", "0001", "--live", "-o", "live.json")
+    before = held(shop)
+    assert "for live moves" in one_line(shop("drill", "rest.json"), 3, "refused")
+    shop.done("apply", "live.json", "--until", "prepared")
+    assert "is under way" in one_line(shop("drill", "live.json"), 3, "refused")
+    assert held(shop) == before
+
+
+def test_values_are_made_like_what_lies_there(shop: Project) -> None:
+    shop.change("DELETE FROM round", "DELETE FROM game")
+    told = one_line(shop("drill", "0001"), 3, "refused")
+    assert "nothing lies there that values could be made like" in told
+
+
+@pytest.mark.parametrize("mix", ["pot=1", "put", "put=x", "get=1", "put=1,get=-1"])
+def test_a_mix_that_is_none_is_wrong_usage(shop: Project, mix: str) -> None:
+    assert "--mix" in one_line(shop("drill", "0001", "--mix", mix), 64, "usage")
