@@ -42,6 +42,12 @@ def retry_quarantined(project: Project, revision: str) -> tuple[int, int]:
     Those that the source no longer has leave quarantine, too.
     """
     revision = project.revision_id(revision)
+    if project.control.run(revision).live:
+        raise Refused(
+            "the mirror of a live move writes alone: it tries again by itself, all of them when it "
+            "starts",
+            hint=f"mend them, and see what is left:  migrator quarantine list {revision}",
+        )
     with under_lease(project, revision) as engine:
         refuse_ended(engine.run)
         if engine.run.primary != "source" and project.control.quarantined(engine.run.id):

@@ -58,29 +58,33 @@ class Holders:
             self._forget(lapsed)
         return not waiting and time.monotonic() >= self._lapsed + mirror.request_life
 
-    def arm(self) -> None:
+    def arm(self, *, denied: bool) -> None:
         """Wait until each looks at the run all the time. Raises Waiting."""
         waiting, lapsed = self._wait(is_armed, time.monotonic() + _ARMING)
-        self._forget(lapsed)
         if waiting:
             raise Waiting(
                 f"{_told(waiting)} did not notice that the sides are to be swapped",
                 hint="see that these applications reach the control database, or stop them",
             )
+        self._part(lapsed, denied)
 
     def hold(self, until: float, *, denied: bool) -> None:
-        """Wait until none of them writes. Raises Waiting, where that takes too long, and where
-        one died whose last request nothing stops: ``denied`` tells that the store does (R16)."""
+        """Wait until none of them writes. Raises Waiting, where that takes too long."""
         waiting, lapsed = self._wait(has_acknowledged, until)
         if waiting:
             raise Waiting(
                 f"{_told(waiting)} did not stop writing in time: undone",
                 hint="try again, or allow more: --bound SECONDS",
             )
+        self._part(lapsed, denied)
+
+    def _part(self, lapsed: list[GatewayLease], denied: bool) -> None:
+        """Forget those that ran out. Raises Waiting where nothing stops the last request of one:
+        ``denied`` tells that the store does (R16)."""
         self._forget(lapsed)
         if lapsed and not denied:
             raise Waiting(
-                f"{_told(lapsed)} ended under the fence, and its last request may live on: undone",
+                f"{_told(lapsed)} ended without leaving, and its last request may live on: undone",
                 hint=f"try again in {self._mirror.request_life:g} s",
             )
 

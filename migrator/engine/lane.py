@@ -34,6 +34,8 @@ _GATHER = 0.2
 _REMEMBERED = 100
 # Seconds between two looks into the mirror's feed.
 _OVERHEAR = 0.25
+# Seconds between two tries of what was refused.
+_AGAIN = 5.0
 
 
 @dataclass
@@ -64,6 +66,7 @@ class Lane:
         self._suspected = ""
         self._overheard: Json = None
         self._overheard_at = 0.0
+        self._tried_at = 0.0
 
     def side(self, side: str) -> Collection:
         return self.route.source if side == "source" else self.route.target
@@ -140,9 +143,7 @@ class Lane:
         self.scene.control.record(
             self.scene.run.id, "feed lost", cls=self.route.cls, side=side, why=error.what
         )
-        primary = self.scene.run.primary
-        if self.live.position(self.route.number, primary) is not None:
-            self._keep(primary, replace(self._kept(primary), scan=_scan_from_start()))
+        self.scan()
         reading = self._readings[side]
         self.scene.retry(reading.journal.drop)
         start = self.scene.retry(reading.journal.prepare)
@@ -160,7 +161,7 @@ class Lane:
         if given is None:
             if self._readings[primary].feed is not None:
                 self.lag = 0.0
-            return self._scan(primary)
+            return self._scan(primary) or self._try_again(primary)
         began = time.monotonic()
         if given.whole:
             found = self._kept(primary)
@@ -297,6 +298,20 @@ class Lane:
         return side in self._readings and self._readings[side].feed is not None
 
     # ------------------------------------------------------------------ re-scans
+
+    def scan(self) -> None:
+        """Compare both sides key by key, and make the mirror equal."""
+        primary = self.scene.run.primary
+        if self.live.position(self.route.number, primary) is not None:
+            self._keep(primary, replace(self._kept(primary), scan=_scan_from_start()))
+
+    def _try_again(self, primary: str) -> bool:
+        """Reconcile once more, now and then, what the other side has refused."""
+        if time.monotonic() < self._tried_at + _AGAIN:
+            return False
+        self._tried_at = time.monotonic()
+        self.reconciler.touched(primary, self.reconciler.refused())
+        return False
 
     @property
     def scanning(self) -> bool:

@@ -99,6 +99,7 @@ class Mirror:
             mend(self)
         if self.scene.lease.succeeded and self.run.phase is not Phase.PLANNED:
             self._outwait()
+        self._take_up()
         try:
             while not self.run.phase.ended and not enough():
                 self.scene.check()
@@ -107,6 +108,14 @@ class Mirror:
             for lane in self.lanes:
                 lane.close()
             self._stop_verifying()
+
+    def _take_up(self) -> None:
+        """What was refused before may go over now: look at everything once more."""
+        moves = {item.move for item in self.scene.control.quarantined(self.run.id)}
+        moves.update(item.move for item in self.live.ledger())
+        for lane in self.lanes:
+            if lane.route.number in moves and self.run.phase.rank >= Phase.BACKFILLED.rank:
+                lane.scan()
 
     def _outwait(self) -> None:
         """Wait until no request of an owner that died can be carried out any more (R2, R6)."""
@@ -180,6 +189,9 @@ class Mirror:
         if wanted is Phase.FINISHED:
             self._finish(keep_source=terms.keep_source)
             return True
+        swaps = {phase, wanted} == {Phase.SHADOW_READ, Phase.CUT_OVER}
+        if swaps and any(lane.scanning for lane in self.lanes):
+            return False  # both sides are being compared key by key: after that
         if phase is Phase.CUT_OVER:
             if wanted is Phase.SHADOW_READ:
                 self._swap("source", Phase.SHADOW_READ, terms)

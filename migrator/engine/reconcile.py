@@ -30,6 +30,7 @@ from migrator.state import LiveState, Quarantined, quarantine_key
 T = TypeVar("T")
 LONGEST_WAIT = 10.0
 _REMEMBERED = 50_000
+_REFUSED = 1_000
 _TOLD = 20
 # Seconds within which the mirror's feed shows a write of our own.
 _OURS = 60.0
@@ -75,6 +76,7 @@ class Reconciler:
     _wrote: dict[bytes, tuple[int, float]] = field(default_factory=dict)
     _found: list[Foreign] | None = None
     _ledger: set[str] | None = None
+    _refused: dict[bytes, Value] = field(default_factory=dict)
 
     def wrote(self, key: Value) -> bool:
         """Whether a touch of this key of the mirror is by a write of our own; asked once for each.
@@ -111,6 +113,18 @@ class Reconciler:
         if primary == "source":
             return self._settled(lambda: self._forward(keys, self._read(self.route.source, keys)))
         return self._settled(lambda: self._backward(keys, deleted))
+
+    def refused(self) -> list[Touch]:
+        """Keys whose last write the other side refused: another write may have made way."""
+        return [Touch(key) for key in self._refused.values()]
+
+    def _remember(self, keys: Sequence[Value], refused: set[bytes]) -> None:
+        for key in keys:
+            form = encode(key)
+            if form not in refused:
+                self._refused.pop(form, None)
+            elif len(self._refused) < _REFUSED:
+                self._refused[form] = key
 
     def page(self, blocks: Sequence[Block], damaged: Sequence[tuple[Value, str]]) -> Done:
         """Write what a page of the source listed, as long as no later write was acted on (R4)."""
@@ -202,34 +216,62 @@ class Reconciler:
             self._differs(new, old)
         for old in held[len(want) :]:
             self._differs(None, old)
-        aside |= self._write(writes)
+        # Deletes first: they make way for unique values.
         self._delete(route.target, held[len(want) :], done)
+        aside |= self._write(writes)
         self._take_up([key for key in keys if encode(key) not in aside])
+        self._remember(keys, aside)
         done.aside = len(aside)
         return done
 
     def _write(self, writes: list[Block]) -> set[bytes]:
-        """Write blocks to the target; those that do not fit are set aside and returned."""
+        """Write blocks to the target; those that it refuses are set aside and returned."""
         reached("mirror.write")
-        aside: set[bytes] = set()
+        refused = self._write_all(self.route.target, writes)
+        for block, error in refused:
+            self._set_aside(block.id, error.what, getattr(error, "path", ""))
+        # An older copy would pass for the block, and a rollback not tell it from a write.
+        old = [Address(block.id) for block, _ in refused]
+        if old:
+            self.route.target.delete(old)
+        return {encode(block.id) for block, _ in refused}
+
+    def _write_all(self, side: Collection, writes: list[Block]) -> list[tuple[Block, Terminal]]:
+        """Write all at once, so that rows that depend on one another go together; where that is
+        refused, each alone. Those that are refused for good are returned, each with why."""
+        if not writes:
+            return []
         self._note([block.id for block in writes])
-        while writes:
-            try:
-                self.route.target.write(writes)
-            except DoesNotFit as error:
-                form = encode(error.key)
-                rest = [block for block in writes if encode(block.id) != form]
-                if len(rest) == len(writes):
-                    raise
-                self._set_aside(error.key, error.what, error.path)
-                # An older copy would pass for the block, and a rollback not tell it from a write.
-                self.route.target.delete([Address(error.key)])
-                aside.add(form)
-                writes = rest
-            else:
-                reached("mirror.written")
-                break
-        return aside
+        try:
+            side.write(writes)
+        except Terminal:
+            if not self.scene.retry(side.exists):
+                raise
+        else:
+            reached("mirror.written")
+            return []
+        refused = self._one_by_one(side, writes)
+        if len(refused) > 1:
+            # Perhaps each holds what another is to have: a unique value that was swapped.
+            held = self._read(side, [block.id for block, _ in refused])
+            self._delete(side, held, Done())
+            refused = self._one_by_one(side, [block for block, _ in refused])
+        reached("mirror.written")
+        return refused
+
+    def _one_by_one(self, side: Collection, blocks: list[Block]) -> list[tuple[Block, Terminal]]:
+        """Write each alone, as long as one that is written makes way for another."""
+        left: list[tuple[Block, Terminal]] = []
+        while True:
+            before, left = len(left), []
+            for block in blocks:
+                try:
+                    side.write([block])
+                except Terminal as error:
+                    left.append((block, error))
+            if not left or len(left) in (before, len(blocks)):
+                return left
+            blocks = [block for block, _ in left]
 
     def _delete(self, side: Collection, held: Sequence[Block | None], done: Done) -> None:
         there = [Address(block.id, block.place) for block in held if block is not None]
@@ -266,8 +308,13 @@ class Reconciler:
                 self._differs(back, old)
                 done.change += old is not None
                 done.create += old is None
-        refused += self._write_back(writes, done)
+        reached("mirror.write")
+        # Deletes first: they make way for unique values.
         self._delete(route.source, gone, done)
+        for block, why in self._write_all(route.source, writes):
+            self._enter(block.id, why.what, getattr(why, "path", ""))
+            refused.append(block.id)
+            done.aside += 1
         self._strike(keys, refused)
         return done
 
@@ -276,6 +323,7 @@ class Reconciler:
         if self._ledger is None:
             number = self.route.number
             self._ledger = {item.key for item in self.live.ledger() if item.move == number}
+        self._remember(keys, set(map(encode, refused)))
         self._ledger |= (lost := set(map(quarantine_key, refused)))
         done = self._ledger.intersection(map(quarantine_key, keys)) - lost
         if done:
@@ -299,30 +347,6 @@ class Reconciler:
             before = None
         back = self.route.returned(new, before)
         return None if old is not None and same_block(back, old) else back
-
-    def _write_back(self, writes: list[Block], done: Done) -> list[Value]:
-        """Write all at once, so that rows that depend on one another go together; where that is
-        refused, each alone. Those still refused go into the ledger, and are returned."""
-        if not writes:
-            return []
-        reached("mirror.write")
-        self._note([block.id for block in writes])
-        try:
-            self.route.source.write(writes)
-        except Terminal:
-            pass
-        else:
-            reached("mirror.written")
-            return []
-        refused = []
-        for block in writes:
-            try:
-                self.route.source.write([block])
-            except Terminal as error:
-                self._enter(block.id, error.what, getattr(error, "path", ""))
-                refused.append(block.id)
-                done.aside += 1
-        return refused
 
     # ------------------------------------------------------------------ writes by somebody else
 

@@ -73,7 +73,7 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
     began = time.monotonic()
     steps: dict[str, float] = {}
     try:
-        mirror.holders.arm()
+        mirror.holders.arm(denied=_denied(mirror, old))
         _catch_up(mirror, terms)
         for lane in mirror.lanes:
             mirror.scene.retry(lane.side(to).settle)
@@ -225,8 +225,7 @@ def _fence(mirror: Mirror, old: str, terms: SwapTerms, began: float) -> list[tup
     """Stop all writes to the old primary, and write a marker behind the last of them (R16)."""
     if terms.hook:
         _call(mirror, terms, "fence", terms.bound)
-    denied = all(lane.fence(old) is not None for lane in mirror.lanes)
-    mirror.holders.hold(began + terms.bound, denied=denied)
+    mirror.holders.hold(began + terms.bound, denied=_denied(mirror, old))
     marks = []
     for number, lane in enumerate(mirror.lanes):
         mark = f"{mirror.run.id} {mirror.run.attempt} {number}"
@@ -240,6 +239,11 @@ def _fence(mirror: Mirror, old: str, terms: SwapTerms, began: float) -> list[tup
             lane.journal(old).mark(mark)
         marks.append((lane, mark))
     return marks
+
+
+def _denied(mirror: Mirror, side: str) -> bool:
+    """Whether the store itself denies writes under the fence."""
+    return all(lane.fence(side) is not None for lane in mirror.lanes)
 
 
 def _drain(mirror: Mirror, old: str, marks: list[tuple[Lane, str]], until: float) -> None:

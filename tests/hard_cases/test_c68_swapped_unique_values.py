@@ -1,0 +1,43 @@
+"""C68: writes back to a side with a unique key arrive in whatever order, and all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator import commands
+from migrator.commands import SwapTerms
+from migrator.model.block import Address
+from migrator.model.phase import Phase
+from tests.hard_cases.bench import Bench
+from tests.system import kit
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        {1: "b", 2: "a", 3: "c"},  # swapped
+        {1: "b", 2: "c", 3: "a"},  # each the next one's
+        {1: "d", 2: "a", 3: "b"},  # a chain
+        {2: "a", 3: "b"},  # the holder is gone
+    ],
+)
+def test_unique_values_that_change_hands_are_carried_back(
+    bench: Bench, now: dict[int, str]
+) -> None:
+    table = kit.fresh("c68")
+    bench.sql("lite", f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, u TEXT UNIQUE)")
+    bench.sql("lite", f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    shop = bench.shop((f"At('lite', tables({table!r}))", f"At('emb', {table!r})"))
+    with shop.open() as project:
+        plan = commands.plan(project, "0001", live=True)
+        assert plan.errors == []
+        commands.apply(project, plan, terms=commands.Terms(swap=SwapTerms(gateways=True)))
+        (route,) = project.routes("0001")
+        for key, value in now.items():
+            rules = route.move.target.rules("Thing")
+            route.target.write([kit.block(key, {"id": key, "u": value}, rules)])
+        route.target.delete([Address(key) for key in {1, 2, 3} - now.keys()])
+        done = commands.rollback(project, "0001")
+        assert done.phase == Phase.SHADOW_READ.value
+        commands.abort(project, "0001", drop_target=True)
+    assert dict(bench.sql("lite", f"SELECT id, u FROM {table}")) == now
