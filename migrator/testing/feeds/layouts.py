@@ -10,7 +10,7 @@ from migrator.model.rules import assemble
 from migrator.testing.feeds.harness import Followable, Harness, fresh, until
 from migrator.testing.feeds.writers import Writers
 
-_SOME = 200
+_SOME = 80
 _MANY = 3_000
 _AT_ONCE = 5_000
 
