@@ -58,7 +58,8 @@ class Writer:
         def at_work() -> bool:
             self.check()
             files = traffic.histories(self._orders.folder, self._orders.writer)
-            return len(files) > self._before and files[-1].stat().st_size > 0
+            # A line before its first call, and one after it.
+            return len(files) > self._before and files[-1].read_bytes().count(b"\n") > 1
 
         _wait(at_work, self.name, self._log)
 
