@@ -57,6 +57,7 @@ class Chances:
     kill: bool = True
     lose: bool = True
     truncate: bool = True
+    strangers: bool = False  # somebody who takes no part writes to the mirror
     hook: bool | None = None  # applications are stopped by a hook, by the store, or as drawn
 
 
@@ -94,6 +95,7 @@ class World:
         self.stopped = False  # by the hook
         self.side = "source"  # where the application writes
         self.run: Callable[[], tuple[str, str]]  # the control row's primary and fence
+        self.strangers: Callable[[], list[str]]  # whose keys the record tells
         at = {side: At(side, "games") for side in ("source", "target")}
         self.servers = {side: Server(at[side], "Game", self, fences=not self.hook) for side in at}
 
@@ -114,6 +116,8 @@ class World:
             self._write()
         if self.chances.lose and self._draws("lose", 0.1):
             self.servers[self.random.choice(("source", "target"))].lose_feed()
+        if self._meets_strangers() and self._draws("stranger", 0.3):
+            self.foreign(self._mirror(), self.random.choice(KEYS))
         if self.chances.kill and self._draws(f"kill at {where}", 0.2):
             self.kill()
 
@@ -198,6 +202,13 @@ class World:
             self._said("truncate")
             self.history.clear()
 
+    def _meets_strangers(self) -> bool:
+        """Once the mirror's feed is read: before that the comparison finds them."""
+        return self.chances.strangers and self.servers["target"].attached
+
+    def _mirror(self) -> str:
+        return "target" if self.run()[0] == "source" else "source"
+
     def foreign(self, side: str, key: str) -> None:
         """Somebody who takes no part writes to a side."""
         self.told.append(f"somebody else: write {key} on the {side}")
@@ -231,9 +242,13 @@ class World:
         return {key: cast("dict[str, int]", entries[""])["n"] for key, entries in blocks.items()}
 
     def lacks(self, side: str) -> str:
-        """How a side differs from what the application was told, empty where it does not."""
+        """How a side differs from what the application was told, empty where it does not.
+
+        A write of somebody else may stand where it was told of: it came while the sides swapped.
+        """
         held = self.held(side)
-        if held == self.history:
+        told = {key for key in held if f"Game:{key}" in self.strangers()}
+        if held == self.history | {key: FOREIGN for key in told if held[key] == FOREIGN}:
             return ""
         return f"the {side} holds {held}, and the application was told {self.history}"
 
@@ -320,6 +335,7 @@ class Schedule:
         self._control.world = world
         self._run = self._plain.start("0001", "", "", [("Game", "a", "b")], live=True).id
         world.run = self._row
+        world.strangers = self.strangers
         stores = {side: cast("Store", _Opened(s)) for side, s in world.servers.items()}
         move = Move("Game", target=At("target", "games"))
         self._route = open_route(0, move, At("source", "games"), stores.__getitem__)
@@ -474,6 +490,7 @@ def equal(world: World) -> None:
     for side in ("source", "target"):
         lacks = world.lacks(side)
         assert not lacks, _tale(world, lacks)
+    assert world.held("source") == world.held("target"), _tale(world, "the sides differ")
 
 
 def _tale(world: World, what: str) -> str:

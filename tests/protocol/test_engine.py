@@ -13,7 +13,7 @@ from migrator.model.phase import Phase
 from tests.protocol.plants import PLANTS, ends_equal
 from tests.protocol.schedule import Chances, filled, level, mirrored, reach, whole_life
 
-SCHEDULES = int(os.environ.get("MIGRATOR_SCHEDULES", "8"))
+SCHEDULES = int(os.environ.get("MIGRATOR_SCHEDULES", "6"))
 
 
 @pytest.mark.parametrize("seed", range(2 * SCHEDULES))
@@ -27,7 +27,13 @@ def test_the_mirror_comes_to_hold_every_acknowledged_write(
 def test_no_acknowledged_write_is_lost_there_and_back(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole_life(seed, monkeypatch, Chances(lose=False, truncate=False))
+    whole_life(seed, monkeypatch, Chances())
+
+
+@pytest.mark.parametrize("seed", range(SCHEDULES // 2))
+def test_writes_of_strangers_are_undone_or_told(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without lost feeds: what such a write is told by may go with them.
+    whole_life(seed, monkeypatch, Chances(strangers=True, lose=False))
 
 
 @pytest.mark.parametrize("rule", PLANTS)

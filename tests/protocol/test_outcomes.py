@@ -1,4 +1,4 @@
-"""Requests of unknown outcome, when the process that sent them ends in good order."""
+"""What a request that failed leaves behind: for the next owner, and for the mirror's own feed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from tests.protocol.plants import ends_equal
 from tests.protocol.schedule import level
+from tests.protocol.server import Fate
 
 
 @pytest.mark.xfail(strict=True, reason="who ends in good order leaves no lease to be outwaited")
@@ -24,3 +25,21 @@ def test_a_request_on_its_way_is_outwaited_after_an_end_in_good_order(
     world.script["mirror.write"] = stopped
 
     ends_equal(schedule)
+
+
+_TAKEN_FOR_OURS = pytest.mark.xfail(strict=True, reason="what never went out is still expected")
+
+
+@pytest.mark.parametrize("fate", [pytest.param("refused", marks=_TAKEN_FOR_OURS), "lost", "late"])
+def test_a_foreign_write_is_told_also_after_a_request_that_failed(
+    fate: Fate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+    world.put("0")
+    world.fates.append(fate)
+    world.script["mirror.applied"] = lambda: world.foreign("target", "0")
+
+    ends_equal(schedule)
+
+    assert schedule.strangers() == ["Game:0"]

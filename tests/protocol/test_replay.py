@@ -11,7 +11,7 @@ from tests.protocol.schedule import Chances
 CHANCES = Chances(lose=False, truncate=False)  # those are re-scans, which the model does by pages
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_what_the_engine_does_is_what_the_model_allows(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
