@@ -33,6 +33,9 @@ _FINDINGS: tuple[tuple[Severity, str, str, Style], ...] = (
 def plan_lines(plan: Plan) -> Iterator[Line]:
     """The whole plan but where it lies."""
     yield Line(f"{plan.revision}  {plan.message}".rstrip() + f"   [{plan.env}]", "bold")
+    if plan.live:
+        feeds = "; ".join(dict.fromkeys(plan.feeds)) or "nothing"
+        yield Line(f"  live: the applications go on writing, followed by {shown(feeds)}")
     for move in plan.moves:
         yield Line()
         yield from _move(move)

@@ -70,7 +70,8 @@ def applied_lines(
         yield from after_cut_over(revision, complete)
     else:
         yield step(phase.words, f"{places(primary, 'stays', 'stay')} the primary", "bold")
-        yield Line(complete(f"go on with:  migrator apply {revision}"))
+        ready = live and phase is Phase.SHADOW_READ
+        yield Line(complete(f"go on with:  migrator {'cutover' if ready else 'apply'} {revision}"))
 
 
 def swapped_lines(
