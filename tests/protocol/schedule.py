@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -24,14 +24,14 @@ from migrator import retry
 from migrator.engine import lane, mirror, points, reconcile, swap
 from migrator.engine.mirror import Mirror
 from migrator.engine.work import Scene
-from migrator.errors import MigratorError
+from migrator.errors import MigratorError, Refused, Transient
 from migrator.model.block import Block
 from migrator.model.move import At, Move
 from migrator.model.phase import Phase
 from migrator.model.value import Value
 from migrator.ports import Store
 from migrator.route import open_route
-from migrator.state import Control, LiveState
+from migrator.state import Control, LiveState, Run
 from migrator.state.tables import metadata
 from migrator.stores.sqlite import CAPABILITIES
 from tests.protocol.server import LARGE, Fate, Server
@@ -184,11 +184,14 @@ class World:
         else:
             self.put(key)
 
-    def put(self, key: str, *, large: bool = False) -> None:
-        """The application writes a new version, unless it is stopped or denied."""
+    def put(self, key: str, *, large: bool = False, blindly: bool = False) -> None:
+        """The application writes a new version, unless it is stopped or denied.
+
+        ``blindly``: it asks nobody, and writes where it is not denied.
+        """
         self.version += 1
         value: dict[str, Any] = {"n": self.version} | ({LARGE: True} if large else {})
-        if self._follows() and self.servers[self.side].put(key, {"": value}):
+        if (blindly or self._follows()) and self.servers[self.side].put(key, {"": value}):
             self._said(f"write {key} = {self.version}")
             self.history[key] = self.version
 
@@ -291,6 +294,17 @@ class _Control(Control):
     """A control database that a process which was killed does not reach."""
 
     world: World
+    loses_flip = False
+    lost: Callable[[Control], Run] | None = None  # a flip that is on its way
+
+    def advance(
+        self, run: Run, phase: Phase, *, primary: str | None = None, fence: str | None = None
+    ) -> Run:
+        if fence == "flipped" and self.loses_flip:
+            self.loses_flip = False
+            self.lost = lambda control: control.advance(run, phase, primary=primary, fence=fence)
+            raise Transient("no answer in time", where="control database", unknown=True)
+        return super().advance(run, phase, primary=primary, fence=fence)
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
@@ -408,6 +422,16 @@ class Schedule:
         details = [cast("dict[str, str]", e["detail"]) for e in events]
         kinds = [e["event"] for e in events]
         return [d["key"] for d, kind in zip(details, kinds, strict=True) if kind == "foreign write"]
+
+    def lose_flip(self) -> None:
+        """The next flip has no answer, and may be carried out late."""
+        self._control.loses_flip = True
+
+    def flip_late(self) -> None:
+        """The control database carries that flip out, unless its condition holds no more."""
+        assert self._control.lost is not None
+        with suppress(Refused):
+            self._control.lost(self._plain)
 
     def compared(self) -> None:
         """As the comparison does, which has tests of its own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from migrator.model.phase import Phase
 from tests.protocol.plants import ends_equal
 from tests.protocol.schedule import level
 from tests.protocol.server import Fate
@@ -43,3 +44,22 @@ def test_a_foreign_write_is_told_also_after_a_request_that_failed(
     ends_equal(schedule)
 
     assert schedule.strangers() == ["Game:0"]
+
+
+@pytest.mark.xfail(strict=True, reason="the fence is lowered before the undoing is certain")
+def test_a_flip_that_arrives_late_does_not_overtake_its_undoing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+
+    def arrives() -> None:
+        schedule.flip_late()
+        world.put("0", blindly=True)
+
+    schedule.lose_flip()
+    world.script["lowered"] = arrives  # the fence, while the attempt is undone
+
+    schedule.ask(Phase.CUT_OVER)
+
+    ends_equal(schedule)
