@@ -128,6 +128,8 @@ class Mirror:
 
     def turn(self) -> None:
         """Act on what there is of touches, and take one step of what was asked for."""
+        if self.run.fence:
+            mend(self)  # an attempt whose end could not be written
         if self.run.phase.rank >= Phase.DUAL_WRITE.rank and not self._ending():
             self._mirror()
         self.tell()

@@ -157,11 +157,16 @@ class Reconciler:
             try:
                 done = do()
             except Transient as error:
+                # What was to go out perhaps did not: a touch of it may be somebody else's.
+                self._wrote.clear()
+                # Whoever follows this process meanwhile has to outwait the request, too.
+                self.scene.lease.doubtful = error.unknown
                 pause = self.request_life if error.unknown else wait
                 log.warning("mirror waits", where=error.where, error=error.what, seconds=pause)
                 self._pause(pause)
                 wait = min(wait * 2, LONGEST_WAIT)
             else:
+                self.scene.lease.doubtful = False
                 self.total.add(done)
                 return done
 

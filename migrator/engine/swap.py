@@ -99,8 +99,7 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
     except BaseException:
         # The flip itself may have been carried out: the control row alone knows.
         mirror.scene.run = mirror.scene.retry(mirror.scene.control.run, mirror.run.id)
-        if mirror.run.fence != "flipped":
-            _undo(mirror, old, terms)
+        if mirror.run.fence != "flipped" and _undo(mirror, old, terms):
             raise
         log.warning("flipped, though the answer was lost", run=mirror.run.id)
     reached("swap.flipped")
@@ -127,13 +126,12 @@ def mend(mirror: Mirror) -> None:
     control.record(run.id, "mended", attempt=run.attempt, fence=run.fence)
     armed = [event["detail"] for event in control.events(run.id) if event["event"] == "armed"]
     terms = msgspec.convert(armed[-1], SwapTerms)
-    if run.fence in ("flipped", "marked"):
+    if run.fence in ("flipped", "marked") or not _undo(mirror, run.primary, terms):
         for lane in mirror.lanes:
             lane.attach("source")
             lane.attach("target")
         _go_on(mirror, terms)
         return
-    _undo(mirror, run.primary, terms)
     if (request := mirror.live.asked()) is not None:
         # Not tried again by itself: nobody may be looking any more.
         problem = Waiting(
@@ -263,17 +261,31 @@ def _too_long(terms: SwapTerms) -> Waiting:
     )
 
 
-def _undo(mirror: Mirror, old: str, terms: SwapTerms) -> None:
-    """Let writes go on where they were."""
-    if mirror.run.fence in ("raised", "armed"):
-        if mirror.run.fence == "raised":
-            for lane in mirror.lanes:
-                fence = lane.fence(old)
-                if fence is not None:
-                    mirror.scene.retry(fence.lower)
-            if terms.hook:
-                _call(mirror, terms, "undo", 60.0)
+def _undo(mirror: Mirror, old: str, terms: SwapTerms) -> bool:
+    """Let writes go on where they were; False where the attempt turns out to be flipped.
+
+    It is taken back in the control row first: after that no flip that is still on its way can
+    be carried out, and only then is the fence lowered.
+    """
+    if mirror.run.fence == "raised":
+        try:
+            mirror.scene.run = mirror.scene.retry(mirror.live.undoing, mirror.run)
+        except Refused:
+            mirror.scene.run = mirror.scene.retry(mirror.scene.control.run, mirror.run.id)
+            if mirror.run.fence == "flipped":
+                return False
+            if mirror.run.fence != "undoing":
+                raise
+    if mirror.run.fence == "undoing":
+        for lane in mirror.lanes:
+            fence = lane.fence(old)
+            if fence is not None:
+                mirror.scene.retry(fence.lower)
+        if terms.hook:
+            _call(mirror, terms, "undo", 60.0)
+    if mirror.run.fence:
         mirror.scene.run = mirror.live.release(mirror.run)
+    return True
 
 
 # ---------------------------------------------------------------------- after the flip

@@ -37,8 +37,8 @@ class Run:
     """One execution of a plan. ``primary`` is ``source`` or ``target``.
 
     Of a live one ``attempt`` numbers its swaps of the sides, and ``fence`` says how far one is:
-    ``armed``, ``raised`` (writes are being stopped), ``flipped``, ``marked`` (to be let go on the
-    new side).
+    ``armed``, ``raised`` (writes are being stopped), ``undoing`` (to be let go on the old side),
+    ``flipped``, ``marked`` (to be let go on the new side).
     """
 
     id: str

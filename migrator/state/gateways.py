@@ -52,7 +52,7 @@ class Standing:
     @property
     def stopped(self) -> bool:
         """Whether writes are to wait."""
-        return self.fence in ("raised", "flipped", "marked")
+        return self.fence in ("raised", "undoing", "flipped", "marked")
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,10 @@ def _me() -> str:
 
 
 def _is_gone(holder: str) -> bool:
-    """Whether the holder is a process of this boot of this host that has ended."""
+    """Whether the holder left, or is a process of this boot of this host that has ended."""
     who = json.loads(holder)
+    if who.get("left"):
+        return True
     if who["boot"] != _host():
         return False
     started = _started(who["pid"])
@@ -79,8 +81,8 @@ class Lease:
     """A lease held by this process while the ``with`` block runs.
 
     Raises Refused where another holds it and lives. ``check`` raises Interrupted once the lease
-    can no longer be relied on. ``succeeded``: the holder before did not leave it, so that a
-    request of its last moments may still be alive.
+    can no longer be relied on. ``succeeded``: the holder before did not leave it, or left it
+    while ``doubtful``, so that a request of its last moments may still be alive.
 
     Where ``deadly`` is set, for whole processes that are ours alone, the kernel ends this one
     when the lease runs out: after it stood still in between it can send nothing more (R14).
@@ -107,6 +109,7 @@ class Lease:
         self._generation = 0
         self._until = 0.0
         self.succeeded = False
+        self.doubtful = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -123,7 +126,11 @@ class Lease:
         _Timer.disarm(self)
         try:
             with self._control.transaction() as c:
-                c.execute(t.lease.delete().where(*self._mine()))
+                if self.doubtful:
+                    left = json.dumps({**json.loads(self._holder), "left": True})
+                    c.execute(t.lease.update().where(*self._mine()).values(holder=left))
+                else:
+                    c.execute(t.lease.delete().where(*self._mine()))
         except MigratorError:
             pass  # it runs out by itself
 

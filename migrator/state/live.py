@@ -78,6 +78,10 @@ class LiveState:
         """Note, before it is done, that writes are being stopped."""
         return self._fence(run, "raised")
 
+    def undoing(self, run: Run) -> Run:
+        """Note that the attempt is taken back: a flip of it can't be carried out any more."""
+        return self._fence(run, "undoing")
+
     def marked(self, run: Run) -> Run:
         """Note that the new primary's journal has its start: all behind it is to be mirrored."""
         return self._fence(run, "marked")

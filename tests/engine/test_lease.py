@@ -48,6 +48,15 @@ def test_a_lease_that_its_holder_left_is_nobodys(control: Control) -> None:
             assert not taken.succeeded
 
 
+def test_a_lease_that_was_left_in_doubt_is_succeeded(control: Control) -> None:
+    with Lease(control, "x") as first:
+        first.doubtful = True
+    with Lease(control, "x") as second:
+        assert second.succeeded
+    with Lease(control, "x") as third:
+        assert not third.succeeded
+
+
 @pytest.mark.parametrize("deadly", [True, False])
 def test_a_process_that_stood_still_for_longer_than_its_lease_sends_nothing_more(
     tmp_path: Path, deadly: bool

@@ -335,6 +335,7 @@ class Schedule:
     def __init__(self, world: World, patch: pytest.MonkeyPatch) -> None:
         self.world = world
         self._clock = _Clock(world)
+        self._lease = SimpleNamespace(doubtful=False)
         for module in (lane, mirror, reconcile, swap):
             patch.setattr(module, "time", self._clock)
             patch.setattr(module, "log", Mock())
@@ -368,9 +369,10 @@ class Schedule:
     # ------------------------------------------------------------------ one process after another
 
     def _process(self) -> Mirror:
-        """A new process, which finds the lease of one that was killed."""
+        """A new process, which finds the lease of one that was killed, or left it in doubt."""
         world = self.world
-        succeeded, world.dead, world.stopping = world.dead, False, False
+        succeeded, world.dead, world.stopping = world.dead or self._lease.doubtful, False, False
+        self._lease = SimpleNamespace(check=lambda: None, succeeded=succeeded, doubtful=False)
         world._land()
         plan = SimpleNamespace(
             moves=[SimpleNamespace(page=self.page, ranges=2, read=0, fresh=True)], revision="0001"
@@ -378,7 +380,7 @@ class Schedule:
         stop = cast("Any", _Stop(world, self._clock))
         scene = Scene(
             self._plain.run(self._run), cast("Any", plan), [self._route], self._control,
-            cast("Any", SimpleNamespace(check=lambda: None, succeeded=succeeded)), 1,
+            cast("Any", self._lease), 1,
             retry=retry.Retry(stop=stop), stop=stop,
         )  # fmt: skip
         return Mirror(scene, LIFE)

@@ -10,7 +10,6 @@ from tests.protocol.schedule import level
 from tests.protocol.server import Fate
 
 
-@pytest.mark.xfail(strict=True, reason="who ends in good order leaves no lease to be outwaited")
 def test_a_request_on_its_way_is_outwaited_after_an_end_in_good_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -28,10 +27,7 @@ def test_a_request_on_its_way_is_outwaited_after_an_end_in_good_order(
     ends_equal(schedule)
 
 
-_TAKEN_FOR_OURS = pytest.mark.xfail(strict=True, reason="what never went out is still expected")
-
-
-@pytest.mark.parametrize("fate", [pytest.param("refused", marks=_TAKEN_FOR_OURS), "lost", "late"])
+@pytest.mark.parametrize("fate", ["refused", "lost", "late"])
 def test_a_foreign_write_is_told_also_after_a_request_that_failed(
     fate: Fate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,7 +42,6 @@ def test_a_foreign_write_is_told_also_after_a_request_that_failed(
     assert schedule.strangers() == ["Game:0"]
 
 
-@pytest.mark.xfail(strict=True, reason="the fence is lowered before the undoing is certain")
 def test_a_flip_that_arrives_late_does_not_overtake_its_undoing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
