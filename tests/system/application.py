@@ -7,6 +7,8 @@ the key must hold; of one whose answer never came either outcome will do.
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -19,6 +21,7 @@ from typing import Any, Protocol
 import psycopg
 
 from tests.system import servers
+from tests.system.kit import ENV, Shop
 
 Rounds = list[str]
 # What a key holds: its number and its rounds; None where it was deleted.
@@ -278,16 +281,28 @@ def _frozen(held: Held) -> object:
     return None if held is None else (held[0], tuple(held[1]))
 
 
+# ---------------------------------------------------------------------- the mirror
+
+
+@contextmanager
+def mirroring(shop: Shop) -> Iterator[None]:
+    """``migrator mirror`` at work, in a process of its own. No fork: threads of this one may be in
+    the midst of a driver's locks."""
+    command = [sys.executable, "-m", "migrator", "mirror", "0001"]
+    options = ["--env", ENV, "--config", str(shop.config)]
+    with subprocess.Popen([*command, *options], stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
 # ---------------------------------------------------------------------- the hook
 
 
 HOOK = """\
-import os, pathlib, sys, time
-here = pathlib.Path(sys.argv[1])
-name = f"{os.environ['MIGRATOR_EVENT']} {os.environ['MIGRATOR_PRIMARY']}"
-(here / "asked").write_text(name)
-while (here / "asked").exists():
-    time.sleep(0.001)
+echo "$MIGRATOR_EVENT $MIGRATOR_PRIMARY" > "$1/part" && mv "$1/part" "$1/asked"
+while [ -e "$1/asked" ]; do sleep 0.001; done
 """
 
 
@@ -297,10 +312,15 @@ class Hooked:
     def __init__(self, application: Application, here: Path) -> None:
         self.application = application
         self.here = here
-        (here / "hook.py").write_text(HOOK)
+        (here / "hook.sh").write_text(HOOK)
         self.events: list[str] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
+
+    @property
+    def command(self) -> str:
+        """What ``--hook`` is to be."""
+        return f"sh {self.here}/hook.sh {self.here}"
 
     def __enter__(self) -> Hooked:
         self._thread.start()
@@ -316,10 +336,7 @@ class Hooked:
         while not self._stop.wait(0.001):
             if not asked.exists():
                 continue
-            text = asked.read_text()
-            event, _, primary = text.partition(" ")
-            if not primary:
-                continue  # half written
+            event, primary = asked.read_text().split()
             self.events.append(event)
             if event == "fence" and not held:
                 self.application.hold()

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -18,10 +15,10 @@ import pytest
 from migrator import commands
 from migrator.commands import SwapTerms
 from migrator.engine import points
-from migrator.errors import Interrupted, Waiting
+from migrator.errors import Waiting
 from migrator.model.phase import Phase
 from tests.system import kit
-from tests.system.application import Application, Documents, Hooked, Tables
+from tests.system.application import Application, Documents, Hooked, Tables, mirroring
 from tests.system.kit import Shop, Urls
 
 T = TypeVar("T")
@@ -40,8 +37,7 @@ class Game:
     @property
     def terms(self) -> SwapTerms:
         # The stand-ins of this machine share two cores with the writers.
-        hook = f"{sys.executable} {self.hooked.here}/hook.py {self.hooked.here}"
-        return SwapTerms(hook=hook, bound=20, lag=2)
+        return SwapTerms(hook=self.hooked.command, bound=20, lag=2)
 
     def apply(self, until: Phase) -> commands.Applied:
         with self.shop.open() as project:
@@ -62,23 +58,13 @@ class Game:
     def assert_nothing_lost(self) -> None:
         """With the writers at rest, both sides hold what was acknowledged, and are equal."""
         self.application.stop()
-        with self.shop.open() as project, self.mirroring():
+        with self.shop.open() as project, mirroring(self.shop):
             (found,) = commands.verify_run(project, "0001")
         assert found.clean, found.told
         self.application.assert_held("source")
         self.application.assert_held("target")
         for word in ("put", "append", "delete"):
             assert self.application.done[word] > 10, self.application.done
-
-    @contextmanager
-    def mirroring(self) -> Iterator[None]:
-        """``migrator mirror`` at work, in a process of its own."""
-        pid = in_child(lambda: commands_mirror(self.shop))
-        try:
-            yield
-        finally:
-            os.kill(pid, signal.SIGTERM)
-            os.waitpid(pid, 0)
 
     def left(self) -> list[object]:
         """What lies on PostgreSQL beside the data."""
@@ -92,13 +78,6 @@ class Game:
         ):
             found += do(query).fetchall()
         return found
-
-
-def commands_mirror(shop: Shop) -> None:
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    with shop.open() as project, suppress(Interrupted):
-        commands.mirror(project, "0001", stop=stop)
 
 
 def in_child(work: Callable[[], object]) -> int:
@@ -146,7 +125,7 @@ def test_nothing_is_lost_over_cut_overs_and_rollbacks(game: Game) -> None:
     (found,) = done.verified
     assert found.clean
     assert found.equal >= OLD
-    with game.mirroring():
+    with mirroring(game.shop):
         rehearsed = game.cutover(SwapTerms(**{**to_dict(game.terms), "dry_run": True}))
         assert rehearsed.swap is not None
         assert rehearsed.swap.rehearsed
@@ -174,7 +153,7 @@ def to_dict(terms: SwapTerms) -> dict[str, object]:
 def test_a_write_to_the_mirror_by_somebody_else_is_told_and_undone(game: Game) -> None:
     game.apply(Phase.SHADOW_READ)
     documents = game.application.sides["target"]()
-    with game.mirroring(), game.shop.open() as project:
+    with mirroring(game.shop), game.shop.open() as project:
         documents.put("old-1000", 999, ["z"])
         documents.put("stranger", 1, [])
         documents.delete("old-1001")

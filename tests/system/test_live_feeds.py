@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +15,15 @@ import pytest
 from migrator import commands
 from migrator.model.phase import Phase
 from tests.system import kit, servers
-from tests.system.application import Application, Documents, Held, Hooked, Refused, Rounds
+from tests.system.application import (
+    Application,
+    Documents,
+    Held,
+    Hooked,
+    Refused,
+    Rounds,
+    mirroring,
+)
 from tests.system.kit import Shop, Urls
 from tests.system.test_live import Game
 
@@ -111,19 +117,6 @@ def _on_sqlite(file: Path, name: str) -> _Tables:
     return _Tables(session, name, "?", upsert, refused)
 
 
-class _Game(Game):
-    @contextmanager
-    def mirroring(self) -> Iterator[None]:
-        """In a process that is no fork: threads of this one are in the midst of SQLite's locks."""
-        command = [sys.executable, "-c", "from migrator.cli import main; main()", "mirror", "0001"]
-        options = ["--env", kit.ENV, "--config", str(self.shop.config)]
-        with subprocess.Popen([*command, *options], stderr=subprocess.DEVNULL) as process:
-            try:
-                yield
-            finally:
-                process.terminate()
-
-
 @pytest.fixture(params=["mariadb", "sqlite"])
 def game(request: pytest.FixtureRequest, tmp_path: Path, urls: Urls) -> Iterator[Game]:
     name = kit.fresh("live")
@@ -147,7 +140,7 @@ def game(request: pytest.FixtureRequest, tmp_path: Path, urls: Urls) -> Iterator
     sides = {"source": side, "target": lambda: Documents(docs, name)}
     application = Application(sides, writers=2)
     with application, Hooked(application, tmp_path) as hooked:
-        yield _Game(shop, application, hooked, tables)  # type: ignore[arg-type]
+        yield Game(shop, application, hooked, tables)  # type: ignore[arg-type]
         application.stop()
     tables.close()
 
@@ -155,7 +148,7 @@ def game(request: pytest.FixtureRequest, tmp_path: Path, urls: Urls) -> Iterator
 def test_nothing_is_lost_over_a_cut_over_and_a_rollback(game: Game) -> None:
     done = game.apply(Phase.SHADOW_READ)
     assert done.verified[0].clean
-    with game.mirroring():
+    with mirroring(game.shop):
         done = game.cutover()
         assert (done.phase, done.primary) == ("cut_over", "target")
         game.application.go_on_for(0.5)
