@@ -15,15 +15,15 @@ from migrator.model.value import Set, Value
 from migrator.ports import Collection, StoreSettings
 from migrator.stores import dynamodb
 from tests.conftest import server_url
+from tests.system import kit
 
 
 @pytest.fixture
 def things() -> Iterator[Collection]:
     """A table on dynalite, which refuses numbers of more than 38 digits as the service does."""
     store = dynamodb.open_store(StoreSettings("dynamo", server_url("dynalite")))
-    at = At("dynamo", "hard_cases_things", ["/Thing/*/*"], item("id"))
+    at = At("dynamo", kit.fresh("c03"), ["/Thing/*/*"], item("id"))
     collection = store.collection("Thing", at)
-    collection.drop()
     collection.create()
     yield collection
     collection.drop()

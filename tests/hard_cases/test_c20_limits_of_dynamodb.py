@@ -18,8 +18,8 @@ from migrator.ports import Collection, Store, StoreSettings
 from migrator.stores import dynamodb
 from migrator.stores.dynamodb import wire
 from tests.conftest import server_url
+from tests.system import kit
 
-_numbers = itertools.count(1)
 LIMIT = 409_600
 
 
@@ -31,7 +31,7 @@ def store() -> Iterator[Store]:
 
 
 def made(store: Store, rules: list[str], layout: Layout) -> Collection:
-    at = At("dynamo", f"hard_cases_limits_{next(_numbers)}", rules, layout)
+    at = At("dynamo", kit.fresh("c20"), rules, layout)
     collection = store.collection("Thing", at)
     collection.drop()
     collection.create()
