@@ -104,6 +104,14 @@ class Fence(Protocol):
         """Allow writes again; does nothing where they are allowed."""
 
 
+@runtime_checkable
+class Numbering(Protocol):
+    """A collection whose store gives out identifiers; beside ``Collection``."""
+
+    def number_on(self) -> None:
+        """Move what gives them out past all that are there; quick, for it is done under a fence."""
+
+
 class Brackets(Protocol):
     """Touches that gateways leave around their writes, where nothing else shows them (R8).
 

@@ -19,7 +19,7 @@ import structlog
 from migrator.engine.lane import OTHER, Lane
 from migrator.engine.points import reached
 from migrator.errors import MigratorError, Refused, Transient, Waiting
-from migrator.journal import Bracketed
+from migrator.journal import Bracketed, Numbering
 from migrator.model.block import join
 from migrator.model.diff import same_block
 from migrator.model.phase import Phase
@@ -86,8 +86,9 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
         _drain(mirror, old, marks, began + terms.bound)
         _refuse_unlike(mirror, to, terms)
         for lane in mirror.lanes:
-            # Once more: numbers that were given since then.
-            mirror.scene.retry(lane.side(to).settle)
+            side = lane.side(to)
+            if isinstance(side, Numbering):
+                mirror.scene.retry(side.number_on)
         steps["drain"] = time.monotonic() - began
         reached("swap.drained")
         if terms.dry_run:

@@ -27,13 +27,20 @@ _NEXTVAL = re.compile(r"nextval\('((?:[^']|'')+)'::regclass\)")
 
 def settle(collection: TablesCollection) -> None:
     """Finish the tables of a collection."""
+    number_on(collection)
+    for node in collection.root.walk():
+        source = _source(collection, node)
+        if source is not None and source.dialect == collection.dialect:
+            _foreign_keys(collection, node, source)
+    _analyze(collection)
+
+
+def number_on(collection: TablesCollection) -> None:
+    """Move the sequences of a collection past its rows."""
     for node in collection.root.walk():
         source = _source(collection, node)
         with collection.database.writing(collection.where) as connection:
             _sequences(connection, collection, node, source)
-        if source is not None and source.dialect == collection.dialect:
-            _foreign_keys(collection, node, source)
-    _analyze(collection)
 
 
 def _source(collection: TablesCollection, node: Node) -> Database | None:

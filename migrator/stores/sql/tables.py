@@ -334,6 +334,12 @@ class TablesCollection(TablesReading, Live):
         settle(self)
         self.forget()
 
+    def number_on(self) -> None:
+        """Move sequences past the rows, and nothing else: quick, whatever the tables hold."""
+        from migrator.stores.sql.settle import number_on
+
+        number_on(self)
+
     def observer(self) -> Observer:
         """The independent reader of these tables."""
         from migrator.stores.sql.observe import TablesObserver
