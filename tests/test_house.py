@@ -88,9 +88,11 @@ def test_the_words_of_scripts_are_documented() -> None:
 def test_decisions_are_short_and_listed() -> None:
     folder = ROOT / "docs" / "adr"
     index = (folder / "index.md").read_text()
-    for page in folder.glob("[0-9]*.md"):
+    pages = list(folder.glob("[0-9]*.md"))
+    for page in pages:
         assert len(page.read_text().splitlines()) < 30, page.name
         assert f"({page.name})" in index
+    assert len({page.name[:4] for page in pages}) == len(pages), "a number stands for two"
 
 
 def test_the_demo_data_depends_on_its_seed_alone(tmp_path: Path) -> None:
