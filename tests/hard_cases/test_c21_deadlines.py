@@ -19,15 +19,15 @@ def test_a_pause_between_read_and_write(redis_bench: RedisBench, layout: str) ->
         plain.hset(f"from:{key}", "n", "x")
     deadline = int(time.time() * 1000) + 1_000_123
     plain.pexpireat("from:1", deadline)
-    plain.pexpire("from:3", 100)
     shop = redis_bench.shop(("At('cache', 'from')", f"At('cache', 'to', layout={layout!r})"))
     with shop.open() as project:
         store = project.stores.get("cache")
         source = store.collection("Thing", At("cache", "from"))
         target = store.collection("Thing", At("cache", "to", layout=layout))
+        plain.pexpire("from:3", 1_000)
         page = source.page(None, None, 10)
         assert len(page.blocks) == 3
-        time.sleep(0.3)
+        time.sleep(1.1)
         target.write(page.blocks)
         found = {block.id: block.expires for block in target.page(None, None, 10).blocks}
     assert found == {"1": deadline, "2": None}
