@@ -270,57 +270,20 @@ class Table:
 
     def update(self, key: Item, name: object, **request: Any) -> bool:
         """Change one item under a condition; whether the condition held."""
-        try:
-            self.wire.call(
-                "UpdateItem",
-                {
-                    "TableName": self.name,
-                    "Key": key,
-                    "ReturnConsumedCapacity": "TOTAL",
-                    **request,
-                },
-                self.where,
-                key=name,
-                writing=True,
-            )
-        except Condition:
-            return False
-        return True
+        return self._if("UpdateItem", name, Key=key, **request)
 
     def delete_if(self, key: Item, name: object, **request: Any) -> bool:
         """Remove one item under a condition; whether the condition held."""
-        try:
-            self.wire.call(
-                "DeleteItem",
-                {
-                    "TableName": self.name,
-                    "Key": key,
-                    "ReturnConsumedCapacity": "TOTAL",
-                    **request,
-                },
-                self.where,
-                key=name,
-                writing=True,
-            )
-        except Condition:
-            return False
-        return True
+        return self._if("DeleteItem", name, Key=key, **request)
 
     def put_if(self, item: bytes, name: object, **request: Any) -> bool:
         """Put one item under a condition; whether the condition held."""
+        return self._if("PutItem", name, Item=msgspec.Raw(item), **request)
+
+    def _if(self, operation: str, name: object, **request: Any) -> bool:
+        request = {"TableName": self.name, "ReturnConsumedCapacity": "TOTAL", **request}
         try:
-            self.wire.call(
-                "PutItem",
-                {
-                    "TableName": self.name,
-                    "Item": msgspec.Raw(item),
-                    "ReturnConsumedCapacity": "TOTAL",
-                    **request,
-                },
-                self.where,
-                key=name,
-                writing=True,
-            )
+            self.wire.call(operation, request, self.where, key=name, writing=True)
         except Condition:
             return False
         return True
