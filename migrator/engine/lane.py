@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from migrator.engine.points import reached
-from migrator.engine.reconcile import Foreign, Reconciler
+from migrator.engine.reconcile import LONGEST_WAIT, Foreign, Reconciler
 from migrator.engine.work import Scene
 from migrator.errors import FeedLost, Refused, Transient
 from migrator.journal import Feed, Fence, Fenced, Followed, Journal, Touch, Touches, journal_name
@@ -27,7 +27,6 @@ from migrator.state import LiveState, Position
 log = structlog.get_logger("migrator.mirror")
 
 OTHER = {"source": "target", "target": "source"}
-_LONGEST_WAIT = 10.0
 # Keys to act on at once, and for how long to gather them.
 _MOST = 500
 _GATHER = 0.2
@@ -131,7 +130,7 @@ class Lane:
         reading.feed = None
         reading.broken_until = time.monotonic() + reading.wait
         log.warning("feed broke", where=error.where, error=error.what, seconds=reading.wait)
-        reading.wait = min(reading.wait * 2, _LONGEST_WAIT)
+        reading.wait = min(reading.wait * 2, LONGEST_WAIT)
 
     def _lost(self, side: str, error: FeedLost) -> None:
         """Begin anew: the new feed, then a re-scan over both sides, which so misses nothing.
@@ -164,8 +163,7 @@ class Lane:
             return self._scan(primary) or self._try_again(primary)
         began = time.monotonic()
         if given.whole:
-            found = self._kept(primary)
-            self._keep(primary, replace(found, scan=_scan_from_start()))
+            self.scan()
         reached("mirror.touched")
         self.reconciler.touched(primary, given.touches)
         reached("mirror.applied")
@@ -237,7 +235,7 @@ class Lane:
             self._readings[side].marks.extend(given.marks)
             self._overheard = given.position or self._overheard
             if given.whole:
-                self._keep(primary, replace(self._kept(primary), scan=_scan_from_start()))
+                self.scan()
             for touch in given.touches:
                 if not self.reconciler.wrote(touch.key):
                     self._strange[encode(touch.key)] = touch
@@ -276,7 +274,7 @@ class Lane:
         if given is None:
             return
         if given.whole:
-            self._keep(side, replace(self._kept(side), scan=_scan_from_start()))
+            self.scan()
         strange = [touch for touch in given.touches if not self.reconciler.wrote(touch.key)]
         for each in self.reconciler.foreign(side, strange):
             self.reconciler.tell(each)

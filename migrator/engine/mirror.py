@@ -23,7 +23,7 @@ from migrator.engine.holders import Holders
 from migrator.engine.lane import OTHER, Lane
 from migrator.engine.points import reached
 from migrator.engine.reconcile import Done
-from migrator.engine.run import refuse_filled, refuse_unequal
+from migrator.engine.run import record_verified, refuse_filled, refuse_unequal
 from migrator.engine.swap import Swap, SwapTerms, mend, swap
 from migrator.engine.throttle import Throttle
 from migrator.engine.verify import Verification, verify
@@ -314,12 +314,7 @@ class Mirror:
         if verifying.error is not None:
             raise verifying.error
         self._verified = verifying.found
-        for found in verifying.found:
-            self.scene.control.record(
-                self.run.id, "verified", cls=found.cls, equal=found.equal, differ=found.differ,
-                missing=found.missing, extra=found.extra, quarantined=found.quarantined,
-                read=found.read,
-            )  # fmt: skip
+        record_verified(self.scene, verifying.found)
         refuse_unequal(verifying.found, self.scene.plan.revision)
         self.reach(Phase.SHADOW_READ)
 

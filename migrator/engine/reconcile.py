@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import structlog
 
@@ -27,7 +26,6 @@ from migrator.ports import Collection
 from migrator.route import Route
 from migrator.state import LiveState, Quarantined, quarantine_key
 
-T = TypeVar("T")
 LONGEST_WAIT = 10.0
 _REMEMBERED = 50_000
 _REFUSED = 1_000
@@ -76,6 +74,7 @@ class Reconciler:
     _wrote: dict[bytes, tuple[int, float]] = field(default_factory=dict)
     _found: list[Foreign] | None = None
     _ledger: set[str] | None = None
+    _aside: set[str] | None = None
     _refused: dict[bytes, Value] = field(default_factory=dict)
 
     def wrote(self, key: Value) -> bool:
@@ -382,14 +381,19 @@ class Reconciler:
     def _set_aside(self, key: Value, reason: str, path: str) -> None:
         item = quarantined(self.route, key, path, reason)
         self.scene.retry(self.scene.control.set_aside, self.scene.run.id, item)
+        if self._aside is not None:
+            self._aside.add(item.key)
         log.warning("quarantined", key=item.shown, path=path, reason=reason)
 
     def _take_up(self, keys: Sequence[Value]) -> None:
         """A later write of a key takes it out of quarantine."""
-        control, run = self.scene.control, self.scene.run.id
-        aside = {q.key for q in control.quarantined(run) if q.move == self.route.number}
-        for key in aside.intersection(map(quarantine_key, keys)):
-            control.take_up(run, self.route.number, key)
+        control, run, number = self.scene.control, self.scene.run.id, self.route.number
+        if self._aside is None:
+            # Asked once: nobody but the owner of a live run changes it.
+            self._aside = {q.key for q in control.quarantined(run) if q.move == number}
+        for key in self._aside.intersection(map(quarantine_key, keys)):
+            control.take_up(run, number, key)
+            self._aside.discard(key)
 
     def _enter(self, key: Value, reason: str, path: str) -> None:
         item = Quarantined(

@@ -127,12 +127,7 @@ class Engine:
         # After a rollback the sides may have changed since they were last compared.
         resume = self.run.phase is Phase.BACKFILLED
         self.verified = [verify(self.scene, route, resume=resume) for route in self.scene.routes]
-        for found in self.verified:
-            self.scene.control.record(
-                self.run.id, "verified", cls=found.cls, equal=found.equal, differ=found.differ,
-                missing=found.missing, extra=found.extra, quarantined=found.quarantined,
-                archived=found.archived, parts=found.parts, read=found.read,
-            )  # fmt: skip
+        record_verified(self.scene, self.verified)
         revision = self.scene.plan.revision
         again = f"\nthey were equal before; to copy anew:  migrator abort {revision}, then plan"
         refuse_unequal(self.verified, revision, "" if resume else again)
@@ -231,6 +226,16 @@ class Engine:
                 where=str(route.source_at),
                 hint=f"keep it:  migrator finish {self.scene.plan.revision} --keep-source",
             )
+
+
+def record_verified(scene: Scene, verified: Sequence[Verification]) -> None:
+    """Keep in the run's record what a comparison of its moves found."""
+    for found in verified:
+        scene.control.record(
+            scene.run.id, "verified", cls=found.cls, equal=found.equal, differ=found.differ,
+            missing=found.missing, extra=found.extra, quarantined=found.quarantined,
+            archived=found.archived, parts=found.parts, read=found.read,
+        )  # fmt: skip
 
 
 def refuse_filled(plan: Plan, routes: Sequence[Route], retry: Retry) -> None:
