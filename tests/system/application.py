@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import psycopg
 
@@ -45,6 +45,13 @@ class Side(Protocol):
 
     def close(self) -> None:
         """End the session."""
+
+
+class Numbered(Side, Protocol):
+    """A side for an application that has the word ``number``."""
+
+    def number(self, key: str, number: int) -> None:
+        """Change the number alone."""
 
 
 class Refused(Exception):
@@ -147,12 +154,13 @@ class Documents:
 class Application:
     """Writers that follow the primary, as a hook of Migrator's tells it.
 
-    ``primary`` is ``source`` or ``target``, ``pace`` a writer's pause between two writes, in
-    seconds. ``hold`` stops all writes, and returns once none is
-    under way.
+    ``words`` are what they do to a game that is there, ``primary`` is ``source`` or ``target``,
+    ``pace`` a writer's pause between two writes, in seconds. ``hold`` stops all writes, and
+    returns once none is under way.
     """
 
     sides: dict[str, Callable[[], Side]]
+    words: tuple[str, ...] = ("put", "append", "append", "delete")
     writers: int = 4
     keys: int = 60
     pace: float = 0.01
@@ -219,12 +227,14 @@ class Application:
             turn += 1
             key = f"{number}-{chosen.randrange(self.keys)}"
             held = holds.get(key)
-            word = chosen.choice(("put", "append", "append", "delete")) if held else "put"
+            word = chosen.choice(self.words) if held else "put"
             new: Held = None
             if word == "put":
                 new = turn, [f"{turn}.{n}" for n in range(chosen.randrange(4))]
             elif word == "append" and held:
                 new = held[0], [*held[1], f"{turn}"]
+            elif word == "number" and held:
+                new = turn, held[1]
             self.expected[key] = {_frozen(held), _frozen(new)}
             while not self._stop.is_set():
                 with self._locks[number]:
@@ -273,6 +283,8 @@ def _do(side: Side, word: str, key: str, new: Held) -> None:
         side.put(key, *new)
     elif word == "append" and new:
         side.append(key, len(new[1]) - 1, new[1][-1])
+    elif word == "number" and new:
+        cast("Numbered", side).number(key, new[0])
     else:
         side.delete(key)
 
