@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -25,8 +24,9 @@ from migrator.commands.started import (
     refuse_changed,
     taken_up,
 )
-from migrator.engine.lane import journal_of
-from migrator.engine.mirror import Answer, Mirror, settling
+from migrator.engine.mirror import Answer, Mirror
+from migrator.engine.run import record_verified
+from migrator.engine.settled import Heard, settler
 from migrator.engine.swap import SwapTerms
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Nobody, Scene, Watcher
@@ -34,7 +34,6 @@ from migrator.errors import Interrupted, MigratorError, Refused, Waiting
 from migrator.model.phase import Phase
 from migrator.model.plan import Plan
 from migrator.retry import Retry
-from migrator.route import Route
 from migrator.state import Lease, LiveState, Run
 
 _LOOK = 0.1
@@ -76,14 +75,14 @@ def ask(
     stop, watcher = stop or threading.Event(), watcher or Nobody()
     run = project.control.run(revision)
     live = LiveState(project.control, run.id)
-    number, since = live.ask(wanted.value, msgspec.to_builtins(terms)), time.time()
+    number, heard = live.ask(wanted.value, msgspec.to_builtins(terms)), Heard(live)
     while (told := live.answered(number)) is None:
         try:
             with owning(project, revision, watcher, stop) as scene:
                 owner = Mirror(scene, project.settings.request_life)
                 owner.work(lambda: live.answered(number) is not None)
         except _Owned:
-            _wait(project, run, live, number, since, watcher, stop)
+            _wait(project, run, live, number, heard, watcher, stop)
     answer = msgspec.convert(told, Answer)
     if (problem := answer.problem) is not None:
         made: type[MigratorError] = getattr(errors, problem.kind, errors.Failed)
@@ -151,7 +150,7 @@ def owning(
 
 
 def _wait(
-    project: Project, run: Run, live: LiveState, number: int, since: float, watcher: Watcher,
+    project: Project, run: Run, live: LiveState, number: int, heard: Heard, watcher: Watcher,
     stop: threading.Event,
 ) -> None:  # fmt: skip
     """Look on while another process carries the request out, as long as it does."""
@@ -159,8 +158,7 @@ def _wait(
     while live.answered(number) is None:
         if stop.wait(_LOOK):
             raise Interrupted("stopped looking; the mirror goes on")
-        told, _ = live.told()
-        silent = time.time() - max(told, since)
+        silent, _ = heard.look()
         if silent > _SILENT:
             raise Waiting(
                 f"the mirror has said nothing for {silent:.0f} s",
@@ -187,37 +185,8 @@ def compare_live(
         scene = Scene(
             run, frozen, routes, project.control, lease, workers,
             watcher or Nobody(), Retry(stop=stop, check=lease.check), stop,
-            settler(project, run, routes, stop),
+            settler(project.control, run.id, run, routes, stop),
         )  # fmt: skip
-        return [verify(scene, route) for route in routes]
-
-
-def settler(
-    project: Project, run: Run, routes: Sequence[Route], stop: threading.Event
-) -> Callable[[], None]:
-    """What waits until the mirror of a run holds all that was written until then.
-
-    It raises Waiting where none is running, or where the sides were swapped meanwhile.
-    """
-    live = LiveState(project.control, run.id)
-
-    def settle() -> None:
-        since, marks = time.time(), set()
-        for route in routes:
-            marks.add(mark := settling())
-            journal_of(route, run.primary, run.id).mark(mark)
-        while marks:
-            told, state = live.told()
-            met = state.get("settled")
-            marks.difference_update(met if isinstance(met, list) else ())
-            if time.time() - max(told, since) > _SILENT:
-                raise Waiting(
-                    "no mirror is running, so the sides differ by what was written since",
-                    hint=f"start it:  migrator mirror {run.revision}",
-                )
-            if marks and project.control.run(run.id).epoch != run.epoch:
-                raise Waiting("the sides were swapped meanwhile", hint="compare them again")
-            if marks and stop.wait(0.02):
-                raise Interrupted("stopped; nothing was changed")
-
-    return settle
+        found = [verify(scene, route) for route in routes]
+        record_verified(scene, found)
+        return found

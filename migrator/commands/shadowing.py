@@ -6,10 +6,10 @@ import threading
 
 import msgspec
 
-from migrator.commands.live import settler
 from migrator.commands.project import Project
 from migrator.commands.records import SHADOW_READS
 from migrator.commands.started import frozen_plan, refuse_changed
+from migrator.engine.settled import settler
 from migrator.engine.shadow import Shadow, Shadowed
 from migrator.errors import Interrupted, Refused, Waiting
 from migrator.model.phase import Phase
@@ -35,7 +35,7 @@ def shadow(
 
     check()
     retry = Retry(stop=stop)
-    settle = settler(project, run, routes, stop)
+    settle = settler(project.control, run.id, run, routes, stop)
     found = []
     for route in routes:
         aside = frozenset(

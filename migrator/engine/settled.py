@@ -1,0 +1,81 @@
+"""Waiting until the mirror of a run holds what was written until now, from any process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from migrator.engine.lane import journal_of
+from migrator.engine.mirror import settling
+from migrator.errors import Interrupted, Waiting
+from migrator.route import Route
+from migrator.state import Control, LiveState
+
+_SILENT = 30.0
+
+
+class Heard:
+    """For how long a mirror has said nothing, by this process's own clock: the mirror's may be on
+    another host, and either may jump (R14)."""
+
+    def __init__(self, live: LiveState) -> None:
+        self._live = live
+        self._last: float | None = None
+        self._since = time.monotonic()
+
+    def look(self) -> tuple[float, dict[str, object]]:
+        """The seconds, and what it said last."""
+        at, state = self._live.told()
+        if self._last not in (None, at):
+            self._since = time.monotonic()
+        self._last = at
+        return time.monotonic() - self._since, state
+
+
+class Standing(Protocol):
+    """What of a run matters here: which it is, and which side was the primary when."""
+
+    @property
+    def revision(self) -> str: ...
+
+    @property
+    def primary(self) -> str: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+
+def settler(
+    control: Control, id: str, run: Standing, routes: Sequence[Route], stop: threading.Event
+) -> Callable[[], None]:
+    """What waits until the mirror of a run holds all that was written until then.
+
+    It raises Waiting where none is running, or where the sides were swapped meanwhile.
+    """
+    live = LiveState(control, id)
+
+    def settle() -> None:
+        heard, marks = Heard(live), set()
+        for route in routes:
+            marks.add(mark := settling())
+            journal_of(route, run.primary, id).mark(mark)
+        while marks:
+            silent, state = heard.look()
+            met = state.get("settled")
+            marks.difference_update(met if isinstance(met, list) else ())
+            if marks and silent > _SILENT:
+                raise Waiting(
+                    "no mirror is running, so the sides differ by what was written since",
+                    hint=f"start it:  migrator mirror {run.revision}",
+                )
+            if marks and control.run(id).epoch != run.epoch:
+                raise Waiting("the sides were swapped meanwhile", hint="compare them again")
+            if marks and stop.wait(0.02):
+                raise Interrupted("stopped; nothing was changed")
+
+    return settle
+
+
+__all__ = ["Heard", "settler"]
