@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from migrator.engine.points import reached
-from migrator.engine.reconcile import LONGEST_WAIT, Foreign, Reconciler
+from migrator.engine.reconcile import LONGEST_WAIT, Foreign
+from migrator.engine.relocate import reconciler
 from migrator.engine.work import Scene
 from migrator.errors import FeedLost, Refused, Transient
 from migrator.journal import Feed, Fence, Fenced, Followed, Journal, Touch, Touches, journal_name
@@ -56,7 +57,7 @@ class Lane:
         self.scene = scene
         self.route = route
         self.live = live
-        self.reconciler = Reconciler(scene, route, live, request_life)
+        self.reconciler = reconciler(scene, route, live, request_life)
         self.lag = 0.0
         self.touched = 0
         self._readings: dict[str, _Reading] = {}
@@ -103,8 +104,9 @@ class Lane:
                 reading.feed = None
 
     def drop(self) -> None:
-        """Remove what was made on both sides for the feeds and fences."""
+        """Remove what was made on both sides for the feeds and fences, and beside them."""
         self.close()
+        self.reconciler.drop()
         for side in OTHER:
             if self.live.position(self.route.number, side) is not None:
                 self.scene.retry(self.journal(side).drop)
@@ -260,8 +262,10 @@ class Lane:
 
     def _clear(self, given: Touches) -> None:
         """Tell of the suspects that no touch before the marker explains."""
-        for touch in given.touches:
-            self._suspects.pop(encode(touch.key), None)
+        touched = {encode(touch.key) for touch in given.touches}
+        for form, each in list(self._suspects.items()):
+            if not touched.isdisjoint(map(encode, each.sources)):
+                del self._suspects[form]
         if self._suspects and self._suspected in given.marks:
             for each in self._suspects.values():
                 self.reconciler.tell(each)
@@ -332,7 +336,7 @@ class Lane:
             scan = {**scan, "range": retry(collection.split, 1)[0]}
         limit = self.scene.planned(self.route).page
         keys, position = retry(collection.keys, scan["range"], scan["position"], limit)
-        self.reconciler.keys(primary, keys)
+        self.reconciler.keys(primary, keys, side)
         following: Json = {**scan, "position": position}
         if position is None:
             following = _scan_from_start("mirror") if scan["side"] == "primary" else None

@@ -222,6 +222,8 @@ class Mirror:
         refuse_filled(self.scene.plan, self.scene.routes, self.scene.retry)
         for route in self.scene.routes:
             self.scene.retry(route.target.create)
+        for lane in self.lanes:
+            lane.reconciler.prepare()
         reached("prepare.created")
         self.reach(Phase.PREPARED)
 

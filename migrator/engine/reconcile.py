@@ -53,10 +53,12 @@ class Done:
 
 @dataclass(frozen=True)
 class Foreign:
-    """A key of the mirror, and where it held something else than it must."""
+    """A key of the mirror, and where it held something else than it must; ``sources`` are the keys
+    of the primary whose writes may be why."""
 
     key: Value
     paths: list[str]
+    sources: Sequence[Value]
 
 
 @dataclass
@@ -92,7 +94,7 @@ class Reconciler:
         """Reconcile keys of the mirror that somebody else may have written; what differed."""
         found = self._found = []
         try:
-            self.touched(primary, touches)
+            self.mirrored(primary, touches)
         finally:
             self._found = None
         return found
@@ -112,6 +114,16 @@ class Reconciler:
         if primary == "source":
             return self._settled(lambda: self._forward(keys, self._read(self.route.source, keys)))
         return self._settled(lambda: self._backward(keys, deleted))
+
+    def mirrored(self, primary: str, touches: Sequence[Touch]) -> Done:
+        """Reconcile keys of the mirror, whatever led to them."""
+        return self.touched(primary, touches)
+
+    def prepare(self) -> None:
+        """Make what it needs beside the data; once more is the same as once."""
+
+    def drop(self) -> None:
+        """Remove what ``prepare`` made."""
 
     def refused(self) -> list[Touch]:
         """Keys whose last write the other side refused: another write may have made way."""
@@ -142,9 +154,12 @@ class Reconciler:
             done.aside += 1
         return done
 
-    def keys(self, primary: str, keys: Sequence[Value]) -> Done:
-        """Reconcile keys that nobody touched, of a re-scan."""
-        return self.touched(primary, [Touch(key) for key in keys])
+    def keys(self, primary: str, keys: Sequence[Value], listed: str) -> Done:
+        """Reconcile keys that nobody touched, of a re-scan that listed them on a side."""
+        touches = [Touch(key) for key in keys]
+        if listed == primary:
+            return self.touched(primary, touches)
+        return self.mirrored(primary, touches)
 
     # ------------------------------------------------------------------ one batch
 
@@ -364,8 +379,11 @@ class Reconciler:
         while len(self._wrote) > _REMEMBERED:
             del self._wrote[next(iter(self._wrote))]
 
-    def _differs(self, new: Block | None, held: Block | None) -> None:
-        """Note what a key of the mirror holds that it must not."""
+    def _differs(
+        self, new: Block | None, held: Block | None, sources: Sequence[Value] | None = None
+    ) -> None:
+        """Note what a key of the mirror holds that it must not; it stands for itself where no
+        others led to it."""
         there = held if new is None else new
         if self._found is None or there is None:
             return
@@ -374,7 +392,8 @@ class Reconciler:
             d.text(masked=bool(route.move.sensitive) and route.is_sensitive(d.path))
             for d in block_differences(held or empty, new or empty)
         ]
-        self._found.append(Foreign(there.id, paths[:_TOLD]))
+        led = [there.id] if sources is None else sources
+        self._found.append(Foreign(there.id, paths[:_TOLD], led))
 
     # ------------------------------------------------------------------ what does not go over
 
