@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from migrator.model.move import At
 from migrator.model.value import Value
-from migrator.ports import Json
+from migrator.ports import Collection, Json
 
 
 def journal_name(run: str, move: int, side: str) -> str:
@@ -45,6 +46,16 @@ class Touches:
     whole: bool = False
     marks: Sequence[str] = field(default_factory=list)
     age: float = 0.0
+
+
+def note_name(cls: str, at: At) -> str:
+    """The name of the note that a store keeps of a class at a location.
+
+    Not the run's: who knows of no run, or of another, has to find it. Nor the store's, which each
+    project may call as it likes.
+    """
+    digest = hashlib.sha256(f"{cls} {at.collection}".encode()).hexdigest()[:12]
+    return f"migrator_{digest}_epoch"
 
 
 class Feed(Protocol):
@@ -87,6 +98,37 @@ class Journal(Protocol):
 
     def describe(self) -> str:
         """What the feed is, for people."""
+
+
+@runtime_checkable
+class Bracketing(Protocol):
+    """A feed of what gateways leave; beside ``Feed``."""
+
+    @property
+    def brackets(self) -> int:
+        """How many brackets are open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a server keeps because of a feed, and for how long.
+
+    ``size``: bytes on its disk that would go with the feed. ``room``: after how many more the
+    server itself gives the feed up; None for never. ``window``: for how many seconds it keeps what
+    was written, read or not; None for as long as the feed needs it, and where it does not tell.
+    """
+
+    size: int = 0
+    room: int | None = None
+    window: float | None = None
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """A journal whose server tells what it keeps for it; beside ``Journal``."""
+
+    def kept(self) -> Kept | None:
+        """What is kept now; None where there is no such feed. Threads may share it."""
 
 
 class Fence(Protocol):
@@ -151,3 +193,31 @@ class Fenced(Protocol):
 
     def fence(self, name: str) -> Fence | None:
         """Its fence, for a run of this name (small letters, digits and ``_``); None for none."""
+
+
+class Note(Protocol):
+    """A short text that a store keeps beside a collection, for all who reach that store (R15)."""
+
+    def read(self) -> str | None:
+        """What it says now: no older than the last change that was answered; None for no note."""
+
+    def change(self, old: str | None, new: str | None) -> bool:
+        """Put ``new`` in the place of ``old`` in one step, durably; None stands for no note.
+
+        False where it says something else. After an unknown outcome read it: no two are alike.
+        """
+
+
+@runtime_checkable
+class Noted(Protocol):
+    """A collection whose store can keep a note beside it; beside ``Collection``."""
+
+    def note(self, name: str) -> Note:
+        """The note of this name (small letters, digits and ``_``)."""
+
+
+def note_of(collection: Collection) -> Note | None:
+    """The note beside a collection, None where its store keeps none."""
+    if not isinstance(collection, Noted):
+        return None
+    return collection.note(note_name(collection.cls, collection.at))

@@ -7,6 +7,16 @@ order of the commits, and TRUNCATE does not exist; but OR REPLACE deletes rows w
 
 from migrator.outbox.fence import OutboxFence, passing
 from migrator.outbox.journal import File, OutboxJournal, Watched
+from migrator.outbox.note import FileNote
 from migrator.outbox.triggers import Link, Table
 
-__all__ = ["File", "Link", "OutboxFence", "OutboxJournal", "Table", "Watched", "passing"]
+__all__ = [
+    "File",
+    "FileNote",
+    "Link",
+    "OutboxFence",
+    "OutboxJournal",
+    "Table",
+    "Watched",
+    "passing",
+]

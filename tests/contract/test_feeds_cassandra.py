@@ -21,12 +21,13 @@ from migrator.stores.cassandra import journal
 from migrator.testing.feeds import FeedCase
 from migrator.testing.feeds.harness import Followable, fresh, journal_of, until
 from migrator.testing.feeds.layouts import LayoutPromises
+from migrator.testing.feeds.notes import NotePromises
 from migrator.testing.feeds.reading import FeedPromises
 from tests.contract import servers
 from tests.contract.feeds_cassandra import CASE
 
 
-class TestJournal(FeedPromises, LayoutPromises):
+class TestJournal(FeedPromises, LayoutPromises, NotePromises):
     # There is no fence but that of the gateways, and no session that could be cut.
     test_a_fence_refuses_every_kind_of_write = None  # type: ignore[assignment]
     test_migrator_itself_passes_a_fence_and_reads_go_on = None  # type: ignore[assignment]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from migrator.model.value import Value
 
 if TYPE_CHECKING:
-    from migrator.journal import Brackets, Journal
+    from migrator.journal import Brackets, Journal, Note
     from migrator.ports import Json
     from migrator.stores.cassandra.table import Node
     from migrator.stores.cassandra.table_wire import Wire
@@ -35,6 +35,12 @@ class Live:
         from migrator.stores.cassandra.journal import CassandraBrackets
 
         return CassandraBrackets(self._node, cast("Any", self).where, name)
+
+    def note(self, name: str) -> Note:
+        """The note of this name, in the same keyspace."""
+        from migrator.stores.cassandra.note import CassandraNote
+
+        return CassandraNote(self._node, cast("Any", self).where, name)
 
 
 class _Strong:

@@ -116,6 +116,12 @@ class Wire:
         strong._consistency = ConsistencyLevel.ALL
         return strong
 
+    def serially(self) -> Wire:
+        """The same, whose reads see every lightweight transaction that has ended."""
+        serial = copy(self)
+        serial._consistency = ConsistencyLevel.SERIAL
+        return serial
+
     def at(self, where: str) -> Wire:
         """The same, whose errors name a table."""
         named = copy(self)

@@ -13,7 +13,7 @@ from pymongo.errors import CollectionInvalid
 
 from migrator.errors import Refused
 from migrator.exchange import Change
-from migrator.journal import Journal
+from migrator.journal import Journal, Note
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode as canonical
 from migrator.model.move import At
@@ -24,6 +24,7 @@ from migrator.ports import Held, Json, Observer, Page, Statistics
 from migrator.stores.mongo import facts, keys, wire
 from migrator.stores.mongo.edge import edge
 from migrator.stores.mongo.journal import MongoJournal
+from migrator.stores.mongo.note import MongoNote
 from migrator.stores.mongo.paging import Pager, Raw
 from migrator.stores.mongo.patching import Patcher
 from migrator.stores.mongo.stored import REST, SIDE, Shape
@@ -83,6 +84,10 @@ class MongoCollection:
     def journal(self, name: str) -> Journal:
         """Its change stream; markers lie under the run's name."""
         return MongoJournal(self._database, self.at.collection, name, self._where)
+
+    def note(self, name: str) -> Note:
+        """The note of this name, in the same database."""
+        return MongoNote(self._database, self._where, name)
 
     # ------------------------------------------------------------ the collection itself
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, cast
 
-from migrator.journal import Fence, Journal
+from migrator.journal import Fence, Journal, Note
+from migrator.stores.sql.note import ServerNote
 
 
 class Live:
@@ -24,6 +25,15 @@ class Live:
     def fence(self, name: str) -> Fence:
         """Its fence, for a run of this name."""
         return cast(Fence, self._live("fence", name))
+
+    def note(self, name: str) -> Note:
+        """The note of this name, in the same database."""
+        mine = cast(Any, self)
+        if mine.database.dialect == "sqlite":
+            from migrator.stores.sql.live_sqlite import note
+
+            return note(mine.database, mine.where, name)
+        return ServerNote(mine.database, mine.where, name)
 
     def _live(self, what: str, name: str) -> Any:
         dialect = cast(Any, self).database.dialect

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from migrator.model import json_text
 from migrator.model.value import Value
-from migrator.outbox import Link, OutboxFence, OutboxJournal, Table, Watched
+from migrator.outbox import FileNote, Link, OutboxFence, OutboxJournal, Table, Watched
 from migrator.stores.sql.keys import id_of
 from migrator.stores.sql.linked import linked
 
@@ -41,6 +41,11 @@ class _File:
 def _raw(connection: Any) -> sqlite3.Connection:
     found: sqlite3.Connection = connection.connection.driver_connection
     return found
+
+
+def note(database: Database, where: str, name: str) -> FileNote:
+    """A note in the same file."""
+    return FileNote(_File(database, where), name)
 
 
 def tables_journal(collection: TablesCollection, run: str) -> Journal:

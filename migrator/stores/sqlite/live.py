@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
 from migrator.model.value import Value
-from migrator.outbox import OutboxFence, OutboxJournal, Table, Watched
+from migrator.outbox import FileNote, OutboxFence, OutboxJournal, Table, Watched
 from migrator.stores.sqlite import codec
 
 if TYPE_CHECKING:
-    from migrator.journal import Fence, Journal
+    from migrator.journal import Fence, Journal, Note
     from migrator.stores.sqlite.collection import EntriesCollection
 
 
@@ -27,6 +27,10 @@ class Live:
         """Its fence for a run of this name."""
         followed = _Followed(cast("EntriesCollection", self))
         return OutboxFence(followed, name, lambda: [followed.table()])
+
+    def note(self, name: str) -> Note:
+        """The note of this name, in the same file."""
+        return FileNote(_Followed(cast("EntriesCollection", self)), name)
 
 
 class _Followed:

@@ -15,12 +15,13 @@ import pytest
 
 # Before they are imported: pytest then tells what an assertion compared.
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{name}" for name in ("reading", "fences", "layouts", "harness"))
+    *(f"{__name__}.{name}" for name in ("reading", "fences", "layouts", "notes", "harness"))
 )
 
 from migrator.testing.feeds.case import Application, FeedCase, Write  # noqa: E402
 from migrator.testing.feeds.fences import FencePromises  # noqa: E402
 from migrator.testing.feeds.layouts import LayoutPromises  # noqa: E402
+from migrator.testing.feeds.notes import NotePromises  # noqa: E402
 from migrator.testing.feeds.reading import FeedPromises  # noqa: E402
 
 
@@ -29,7 +30,7 @@ class LayoutContract(LayoutPromises):
     A subclass gives the fixture ``case``, of class scope."""
 
 
-class FeedContract(LayoutContract, FeedPromises, FencePromises):
+class FeedContract(LayoutContract, FeedPromises, FencePromises, NotePromises):
     """All promises. A subclass gives the fixture ``case``, of class scope."""
 
 
