@@ -25,6 +25,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from migrator.errors import Refused
+from migrator.model.explained import Explained, explained
 from migrator.model.url import mask, scheme
 from migrator.ports import Json, Secret, StoreSettings
 from migrator.secret import fill, fill_all, from_command, from_file, open_url
@@ -55,6 +56,18 @@ class StoreTable(msgspec.Struct, frozen=True):
         return f"StoreTable(url={mask(self.url)!r})"
 
 
+class ExplainedTable(msgspec.Struct, frozen=True):
+    """What migrator.toml says of a difference that is known."""
+
+    path: str
+    reason: str
+
+
+class _Shadow(msgspec.Struct, frozen=True):
+    share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    explained: list[object] = []
+
+
 class _Top(msgspec.Struct, frozen=True):
     env: dict[str, object] = {}
     migrations: str = "migrations"
@@ -67,6 +80,7 @@ class _Env(msgspec.Struct, frozen=True):
     request_life: Annotated[float, msgspec.Meta(gt=0)] = 61.0
     control: object = None
     stores: dict[str, object] = {}
+    shadow: object = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +96,8 @@ class Settings:
     plans: Path
     control: StoreTable
     stores: Mapping[str, StoreTable]
+    shadow_share: float = 0.0
+    explained: tuple[Explained, ...] = ()
 
     @property
     def root(self) -> Path:
@@ -162,6 +178,7 @@ def load_settings(path: str | Path | None = None, env: str | None = None) -> Set
     envs = {name: _environment(name, raw) for name, raw in top.env.items()}
     name = _choose(envs, env, top.default_env)
     chosen, stores, control = envs[name]
+    share, known = _shadow(chosen.shadow, f"env.{name}.shadow")
     return Settings(
         file,
         name,
@@ -172,6 +189,8 @@ def load_settings(path: str | Path | None = None, env: str | None = None) -> Set
         file.parent / top.plans,
         control,
         stores,
+        share,
+        known,
     )
 
 
@@ -196,6 +215,22 @@ def _environment(name: str, raw: object) -> tuple[_Env, dict[str, StoreTable], S
     control = f"sqlite:///.migrator/{name}.db" if env.control is None else env.control
     table = {"url": control} if isinstance(control, str) else control
     return env, stores, _store(table, f"{at}.control")
+
+
+def _shadow(raw: object, at: str) -> tuple[float, tuple[Explained, ...]]:
+    """The share of reads that gateways make on both sides, and the differences that are known."""
+    if raw is None:
+        return 0.0, ()
+    table = _read(_Shadow, raw, at)
+    known = []
+    for number, item in enumerate(table.explained):
+        here = f"{at}.explained[{number}]"
+        rule = _read(ExplainedTable, item, here)
+        try:
+            known.append(explained(rule.path, rule.reason))
+        except Refused as error:
+            raise _refuse(here, error.what, error.hint) from None
+    return table.share, tuple(known)
 
 
 def _store(raw: object, at: str) -> StoreTable:

@@ -129,6 +129,13 @@ def _metrics(found: Figures, env: str) -> Iterator[Metric]:
             for outcome in ("equal", "lagging", "mismatch", "errors"):
                 shadow.add_metric([*values, outcome], getattr(reads, outcome))
             yield shadow
+        if (served := live.gateways) is not None:
+            reads_ = {
+                name: float(getattr(served, name))
+                for name in ("equal", "lagging", "explained", "mismatch", "errors", "dropped")
+            }
+            text = "Shadow reads of gateways since the sides were last swapped."
+            yield counter("gateway_shadow_reads", text, reads_, "outcome")
         yield gauge("swap_in_hand", "1 while the sides are being swapped.", bool(live.fence))
     text = "When the mirror told its figures last, since 1970."
     yield gauge("mirror_told_timestamp_seconds", text, found.told)

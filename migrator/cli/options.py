@@ -95,11 +95,19 @@ def swap_options(command: F) -> F:
 
     @wraps(command)
     def with_terms(
-        *args: Any, hook: str, gateways: bool, bound: float, lag: float, **more: Any
+        *args: Any,
+        hook: str,
+        gateways: bool,
+        bound: float,
+        lag: float,
+        shadow_reads: int,
+        **more: Any,
     ) -> Any:
         from migrator.commands import SwapTerms
 
-        terms = SwapTerms(hook=hook, gateways=gateways, bound=bound, lag=lag)
+        terms = SwapTerms(
+            hook=hook, gateways=gateways, bound=bound, lag=lag, shadow_reads=shadow_reads
+        )
         return command(*args, swap=terms, **more)
 
     made: Any = with_terms
@@ -122,6 +130,11 @@ def swap_options(command: F) -> F:
             click.option(
                 "--lag", type=seconds, default=0.5, show_default=True, metavar="SECONDS",
                 help="How far the mirror may be behind before writes are stopped.",
+            ),
+            click.option(
+                "--shadow-reads", type=click.IntRange(0), default=0, metavar="N",
+                help="How many different keys of each class shadow reads must have found the "
+                "same on both sides.",
             ),
         ]
     ):  # fmt: skip

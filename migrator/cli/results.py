@@ -129,6 +129,7 @@ def results() -> dict[str, object]:
         Paced,
         RunStatus,
         Shadowed,
+        ShadowShare,
         StoreStatus,
         Watched,
     )
@@ -156,6 +157,7 @@ def results() -> dict[str, object]:
         "status": list[RunStatus],
         "status --watch": Watched,
         "shadow": list[Shadowed],
+        "shadow --share": ShadowShare,
         "throttle": Paced,
         "pause": Paced,
         "resume": Paced,

@@ -24,7 +24,7 @@ from migrator.commands.quarantined import quarantine, retry_quarantined
 from migrator.commands.records import RunStatus, events, status
 from migrator.commands.runs import abort, cutover, finish, held_at, rollback, verify_run
 from migrator.commands.scripts import Current, check, current, heads, history, new, stamp
-from migrator.commands.shadowing import shadow
+from migrator.commands.shadowing import ShadowShare, shadow, shadow_share
 from migrator.commands.started import (
     Applied,
     Terms,
@@ -47,6 +47,7 @@ __all__ = [
     "Progress",
     "Project",
     "RunStatus",
+    "ShadowShare",
     "Shadowed",
     "StoreStatus",
     "SwapTerms",
@@ -81,6 +82,7 @@ __all__ = [
     "rollback",
     "save_plan",
     "shadow",
+    "shadow_share",
     "show",
     "stamp",
     "status",

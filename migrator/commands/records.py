@@ -10,7 +10,7 @@ import msgspec
 from migrator.commands.project import Project
 from migrator.commands.started import frozen_plan
 from migrator.model.phase import Phase
-from migrator.state import LiveState, Run, read_pace
+from migrator.state import LiveState, Run, ShadowReads, add_up, read_pace
 
 # After so many seconds without a word no mirror is at work.
 SILENT = 10.0
@@ -29,10 +29,36 @@ class ShadowStatus(msgspec.Struct, frozen=True, kw_only=True):
     errors: int
 
 
+class GatewayReads(msgspec.Struct, frozen=True, kw_only=True):
+    """What gateways found by shadow reads since the sides were last swapped, all classes and
+    processes together. ``share`` is what they were told to make, null for what their settings
+    say. ``agreed``: how many different keys were there and the same on both sides; ``dropped``:
+    reads for which there was no time, or no mirror to wait for. Latencies are in seconds, of the
+    process that reported last."""
+
+    at: float
+    share: float | None
+    reads: int
+    agreed: int
+    equal: int
+    absent: int
+    lagging: int
+    moving: int
+    explained: int
+    mismatch: int
+    errors: int
+    dropped: int
+    primary_median: float | None
+    primary_p99: float | None
+    mirror_median: float | None
+    mirror_p99: float | None
+
+
 class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How the mirror of a live run is. ``silent``: for how many seconds it has said nothing, null
     where it never did. ``lag``: by how many seconds the mirror was behind then. ``ledger``: how
-    many blocks could not be written back, so that a rollback would lose what was written."""
+    many blocks could not be written back, so that a rollback would lose what was written.
+    ``differed``: the keys that differed in shadow reads since all was last compared."""
 
     silent: float | None
     lag: float
@@ -40,6 +66,8 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     ledger: int
     fence: str
     shadow: ShadowStatus | None = None
+    gateways: GatewayReads | None = None
+    differed: list[str] = []
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +139,38 @@ def _live(project: Project, run: Run, classes: int) -> LiveStatus:
         ledger=len(state.ledger()),
         fence=run.fence,
         shadow=_shadow(project, run, classes),
+        gateways=_gateways(project, run, classes),
+        differed=sorted(
+            key for keys in ShadowReads(project.control, run.id).open().values() for key in keys
+        ),
     )
+
+
+def _gateways(project: Project, run: Run, classes: int) -> GatewayReads | None:
+    kept = ShadowReads(project.control, run.id)
+    found = [
+        each
+        for number in range(classes)
+        if (by := [r for r in kept.found(number, run.epoch) if r.gateway])
+        for each in [add_up(by)]
+    ]
+    if not found:
+        return None
+    counts: dict[str, int] = {}
+    for each in found:
+        for name, count in each.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    last = max(found, key=lambda each: each.at)
+    names = ("reads", "equal", "absent", "lagging", "moving", "explained", "mismatch", "errors",
+             "dropped")  # fmt: skip
+    given = {name: counts.get(name, 0) for name in names}
+    return msgspec.convert(
+        {
+            **given, **last.latency, "at": last.at, "share": kept.share(),
+            "agreed": sum(each.agreed.count for each in found),
+        },
+        GatewayReads,
+    )  # fmt: skip
 
 
 def _shadow(project: Project, run: Run, classes: int) -> ShadowStatus | None:

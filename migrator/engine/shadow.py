@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -26,8 +26,9 @@ from migrator.engine.verify import (
 )
 from migrator.errors import DoesNotFit, Interrupted, MigratorError, Refused
 from migrator.model.block import Block
-from migrator.model.canonical import encode
-from migrator.model.diff import same_block
+from migrator.model.canonical import encode, equal
+from migrator.model.diff import block_differences, same_block
+from migrator.model.explained import Explained, reasons
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.ports import Observer
@@ -50,8 +51,9 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 class Shadowed(msgspec.Struct, kw_only=True):
     """Shadow reads of one class. ``keys`` are distinct: ``equal`` (of which ``absent`` on both
     sides), ``lagging`` (equal after the key had settled), ``moving`` (written at every look),
-    ``mismatch``, ``quarantined``, and ``errors``, where a side could not be read. ``told`` names
-    the keys and paths of what differs, and what could not be read."""
+    ``explained`` (different only where the settings give a reason), ``mismatch``,
+    ``quarantined``, and ``errors``, where a side could not be read. ``told`` names the keys and
+    paths of what differs, and what could not be read."""
 
     cls: str
     primary: str
@@ -61,6 +63,7 @@ class Shadowed(msgspec.Struct, kw_only=True):
     absent: int = 0
     lagging: int = 0
     moving: int = 0
+    explained: int = 0
     mismatch: int = 0
     quarantined: int = 0
     errors: int = 0
@@ -89,11 +92,16 @@ class _Reader:
         return block
 
     def latency(self) -> Latency:
-        times = sorted(self.times)
-        if not times:
-            return Latency(median=None, p99=None)
-        last = times[math.ceil(0.99 * len(times)) - 1]
-        return Latency(median=round(statistics.median(times), 6), p99=round(last, 6))
+        return latency_of(self.times)
+
+
+def latency_of(took: Iterable[float]) -> Latency:
+    """The middle and the slow end of how long answers took."""
+    times = sorted(took)
+    if not times:
+        return Latency(median=None, p99=None)
+    last = times[math.ceil(0.99 * len(times)) - 1]
+    return Latency(median=round(statistics.median(times), 6), p99=round(last, 6))
 
 
 class _Unread(Exception):
@@ -105,7 +113,8 @@ class Shadow:
     written until then, ``check`` raises where it is to stop. Writes nothing.
 
     A key is read once by each side and not again where that fails: what an application would
-    have met is the result.
+    have met is the result. ``agreed`` are the keys that were there and the same on both sides;
+    ``found`` is the result, also of a look that was broken off.
     """
 
     def __init__(
@@ -116,9 +125,13 @@ class Shadow:
         check: Callable[[], None] = lambda: None,
         aside: frozenset[str] = frozenset(),
         retry: Retry | None = None,
+        explained: Sequence[Explained] = (),
     ) -> None:
         self.route = route
         self.aside = aside
+        self.agreed: list[Value] = []
+        self.found: Shadowed | None = None
+        self._explained = explained
         self._settle = settle
         self._retry = retry or Retry()
         self._check = check
@@ -133,7 +146,7 @@ class Shadow:
 
     def look_at(self, keys: Sequence[Value]) -> Shadowed:
         """Read some keys, each once however often it is given."""
-        found = Shadowed(
+        found = self.found = Shadowed(
             cls=self.route.cls, primary=self.primary.where, mirror=self.mirror.where, told=[]
         )
         doubtful: list[Value] = []
@@ -152,6 +165,7 @@ class Shadow:
             if self._equal(first, other):
                 found.equal += 1
                 found.absent += first is None
+                self._agree(key, first)
             else:
                 doubtful.append(key)
         found.primary_latency = self.primary.latency()
@@ -165,6 +179,9 @@ class Shadow:
         errors: list[str] = []
         for reader in (self.primary, self.mirror):
             try:
+                if self.route.changes_key and reader is self.mirror:
+                    blocks.append(self._read_what_is_led_to(blocks))
+                    continue
                 blocks.append(reader.read(key))
             except Interrupted:
                 raise
@@ -174,6 +191,20 @@ class Shadow:
         if errors:
             raise _Unread("; ".join(errors))
         return blocks[0], blocks[1]
+
+    def _read_what_is_led_to(self, first: Sequence[Block | None]) -> Block | None:
+        """The mirror, where its key comes from what the primary holds; absent where that is, or
+        leads nowhere."""
+        if not first or first[0] is None:
+            return None
+        try:
+            if self.primary.side == "source":
+                key = self.route.expected(first[0])[0].id
+            else:
+                key = self.route.sources(first[0])[0]
+        except (CorruptBlock, DoesNotFit, Refused):
+            return None
+        return self.mirror.read(key)
 
     # ------------------------------------------------------------------ what differed at first
 
@@ -211,6 +242,7 @@ class Shadow:
                 continue
             if self._equal(first, other) or self._equal(last, other):
                 found.lagging += 1
+                self._agree(key, last)
                 continue
             form = encode(key)
             if _still(first, last):
@@ -218,10 +250,19 @@ class Shadow:
             if differed.get(form, 0) < _TWICE:
                 left.append(key)
                 continue
+            if (why := self._reasons(last, other)) is not None:
+                found.explained += 1
+                self._agree(key, last)
+                self._tell(found, key, "explained", why)
+                continue
             found.mismatch += 1
             what = "missing" if other is None else "extra" if last is None else "differs"
             self._tell(found, key, what, self._paths(last, other))
         return left
+
+    def _agree(self, key: Value, there: Block | None) -> None:
+        if there is not None:
+            self.agreed.append(key)
 
     # ------------------------------------------------------------------ comparing
 
@@ -242,6 +283,20 @@ class Shadow:
         if wanted is None or held is None:
             return wanted is held
         return as_expected(wanted, held)
+
+    def _reasons(self, first: Block | None, other: Block | None) -> list[str] | None:
+        """Why the sides differ, place by place, where somebody has declared it for all."""
+        if not self._explained:
+            return None
+        try:
+            wanted, held = self._sides(first, other)
+            if wanted is None or held is None or not equal(wanted.id, held.id):
+                return None
+            paths = [d.path for d in block_differences(wanted, held)]
+        except (CorruptBlock, DoesNotFit, Refused):
+            return None
+        why = reasons(self._explained, self.route.cls, paths) if paths else None
+        return why and [f"{path}: {text}" for path, text in zip(paths, why, strict=True)]
 
     def _paths(self, first: Block | None, other: Block | None) -> list[str]:
         try:
@@ -265,4 +320,4 @@ def _still(first: Block | None, last: Block | None) -> bool:
     return same_block(first, last)
 
 
-__all__ = ["Latency", "Shadow", "Shadowed"]
+__all__ = ["Latency", "Shadow", "Shadowed", "latency_of"]

@@ -23,6 +23,7 @@ from migrator.journal import Bracketed, Numbering
 from migrator.model.block import join
 from migrator.model.diff import same_block
 from migrator.model.phase import Phase
+from migrator.state import ShadowReads, add_up
 
 if TYPE_CHECKING:
     from migrator.engine.mirror import Mirror
@@ -37,7 +38,8 @@ _PROVEN = 20
 class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What was answered beside a request. ``bound`` and ``lag`` are seconds; ``hook`` is a
     command that stops the applications' writes and lets them go on, ``gateways`` says that all
-    of them write by the gateway."""
+    of them write by the gateway; ``shadow_reads`` is how many different keys must have been
+    found the same on both sides."""
 
     accept_keys: tuple[str, ...] = ()
     drop_target: bool = False
@@ -47,6 +49,7 @@ class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
     bound: float = BOUND
     lag: float = LAG
     dry_run: bool = False
+    shadow_reads: int = 0
 
 
 class Swap(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +162,7 @@ def _refuse_unlike(mirror: Mirror, to: str, terms: SwapTerms) -> None:
 def _gates(mirror: Mirror, to: str, terms: SwapTerms) -> None:
     """All that can be known before writes are stopped."""
     _refuse_unlike(mirror, to, terms)
+    _shadowed(mirror, terms)
     for lane in mirror.lanes:
         old = lane.side(OTHER[to])
         ours = terms.gateways or isinstance(old, Bracketed)
@@ -171,6 +175,25 @@ def _gates(mirror: Mirror, to: str, terms: SwapTerms) -> None:
             )
         lane.attach(to)
         _prove(lane)
+
+
+def _shadowed(mirror: Mirror, terms: SwapTerms) -> None:
+    """Raise Waiting where shadow reads differed since all was last compared, or were too few."""
+    kept, revision = ShadowReads(mirror.scene.control, mirror.run.id), mirror.scene.plan.revision
+    open_ = {key for keys in kept.open().values() for key in keys}
+    how = f"compare all of it:  migrator verify {revision}"
+    _accepted(open_, terms, "different in shadow reads", how)
+    if not terms.shadow_reads:
+        return
+    for lane in mirror.lanes:
+        number = add_up(kept.found(lane.route.number, mirror.run.epoch)).agreed.count
+        if number < terms.shadow_reads:
+            raise Waiting(
+                f"shadow reads found {number:,} keys of {lane.route.cls} the same on both sides, "
+                f"and {terms.shadow_reads:,} are wanted",
+                hint=f"let gateways make more:  migrator shadow {revision} --share 0.1; "
+                f"or make them here:  migrator shadow {revision} --sample {terms.shadow_reads}",
+            )
 
 
 def _accepted(keys: set[str], terms: SwapTerms, what: str, how: str) -> None:

@@ -42,12 +42,14 @@ class AsyncGateway:
         revision: str | None = None,
         shape: Literal["source", "target"] | None = None,
         terms: Terms | None = None,
+        shadow: float | None = None,
         threads: int = THREADS,
     ) -> AsyncGateway:
         """Follow a class. Raises as ``Gateway.open`` does."""
         gateway = await asyncio.to_thread(
-            Gateway.open, of, config, env, revision=revision, shape=shape, terms=terms
-        )
+            Gateway.open, of, config, env, revision=revision, shape=shape, terms=terms,
+            shadow=shadow,
+        )  # fmt: skip
         return cls(gateway, threads)
 
     async def _call(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

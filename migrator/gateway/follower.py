@@ -51,12 +51,14 @@ class Follower:
         terms: Terms,
         clock: Callable[[], float] = boot_clock,
         warm: Callable[[Standing], None] = lambda standing: None,
+        renewed: Callable[[Standing], None] = lambda standing: None,
     ) -> None:
         self._gateways = gateways
         self._cls = cls
         self.terms = terms
         self._clock = clock
         self._warm = warm
+        self._renewed = renewed
         self._pid = os.getpid()
         self._changed = threading.Condition()
         # One look at a time: an older one must not be acted on after a newer one.
@@ -71,6 +73,7 @@ class Follower:
         self._why = "it has not been granted yet"
         self.standing = Standing()
         self._enter()
+        self._renewed(self.standing)
         self._thread = threading.Thread(target=self._follow, name="gateway", daemon=True)
         self._thread.start()
 
@@ -205,6 +208,7 @@ class Follower:
                 if self._clock() >= renewed + self._granted / 5:
                     renewed = self._clock()
                     self._renew(renewed)
+                    self._renewed(self.standing)
                 else:
                     self._look()
                 self._acknowledge()

@@ -81,16 +81,18 @@ class Gateway:
         revision: str | None = None,
         shape: Literal["source", "target"] | None = None,
         terms: Terms | None = None,
+        shadow: float | None = None,
     ) -> Gateway:
         """Follow a class. ``config`` is ``migrator.toml``, by default the nearest one above.
 
         Where a revision changes the shape, ``shape`` says whether the application speaks that of
-        its source or of its target, whichever side is the primary.
+        its source or of its target, whichever side is the primary. ``shadow`` is the share of
+        reads that are made on both sides while they are to be compared, by default the settings'.
         Raises Refused where no revision moves the class, or where its move changes keys.
         """
 
         def open_() -> Opened:
-            return Opened(of, config, env, revision, shape, terms or Terms())
+            return Opened(of, config, env, revision, shape, terms or Terms(), shadow)
 
         return cls(open_(), open_)
 
@@ -129,7 +131,9 @@ class Gateway:
         """The aggregate of a key, None where there is none."""
         here = self._here
         sides = here.sides(here.follower.standing)
-        return _found(here, sides, self._read(here, sides, id))
+        found = _found(here, sides, self._read(here, sides, id))
+        here.shadows.offer(id)
+        return found
 
     def get_entries(self, id: Value, paths: Sequence[str]) -> dict[str, Value] | None:
         """What lies at some access paths, as far as it is there; None where there is no aggregate.
@@ -148,6 +152,7 @@ class Gateway:
             entries[path] = entry
         wanted = list(dict.fromkeys(entries.values()))
         read = Retry(here.follower.terms.bound)(sides.primary.read_entries, id, wanted)
+        here.shadows.offer(id)
         if read is None:
             return None
         given: dict[str, Value] = {}

@@ -13,6 +13,7 @@ from migrator import revisions
 from migrator.bootstrap import Stores
 from migrator.errors import DoesNotFit, MigratorError, Refused
 from migrator.gateway.follower import Follower, Terms
+from migrator.gateway.shadowing import ShadowReading
 from migrator.journal import Bracketed, Brackets, journal_name
 from migrator.model.block import Aggregate, Block, cut, join
 from migrator.model.diff import differences
@@ -139,7 +140,10 @@ class Opened:
         revision: str | None,
         shape: str | None,
         terms: Terms,
+        shadow: float | None = None,
     ) -> None:
+        if shadow is not None and not 0 <= shadow <= 1:
+            raise Refused(f"a share of reads lies between 0 and 1, not at {shadow:g}", where=cls)
         if shape is not None and revision is None:
             raise Refused(
                 "a shape is that of a revision's source or target", where=cls,
@@ -157,7 +161,14 @@ class Opened:
         self._sides: tuple[Standing, Sides] | None = None
         try:
             self._at_first()
-            self.follower = Follower(Gateways(self.control), cls, terms, warm=self._warm)
+            share = self.settings.shadow_share if shadow is None else shadow
+            self.shadows = ShadowReading(
+                self.control, cls, lambda standing: self.sides(standing).route,
+                lambda: self.follower.standing, share, self.settings.explained,
+            )  # fmt: skip
+            self.follower = Follower(
+                Gateways(self.control), cls, terms, warm=self._warm, renewed=self.shadows.renewed
+            )
         except BaseException:
             self._close()
             raise
@@ -176,6 +187,7 @@ class Opened:
             log.warning("not opened ahead", cls=self.cls, error=error.what)
 
     def close(self) -> None:
+        self.shadows.close()
         self.follower.close()
         self._close()
 

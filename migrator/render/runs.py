@@ -13,7 +13,7 @@ from migrator.render.text import Line, Style, blocks, columns, duration, first_l
 
 if TYPE_CHECKING:
     from migrator.commands import Applied, RunStatus
-    from migrator.commands.records import LiveStatus
+    from migrator.commands.records import GatewayReads, LiveStatus
     from migrator.engine.verify import Verification
     from migrator.state import Quarantined
 
@@ -156,12 +156,44 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
         errors = f", {reads.errors:,} could not be read" if reads.errors else ""
         bad: Style = "red" if reads.mismatch or reads.errors else ""
         yield Line(f"      shadow reads {when}: {some(reads.keys, 'key')}, {counts}{errors}", bad)
+    if (served := live.gateways) is not None:
+        yield from _gateways(served)
+    if live.differed:
+        named = ", ".join(live.differed[:5]) + (" ..." if len(live.differed) > 5 else "")
+        yield Line(f"      shadow reads differed at {named}; no swap until all is compared:", "red")
+        yield Line("        " + complete(f"migrator verify {run.revision}"), "red")
     if live.fence:
         yield Line(f"      a swap of the sides is not done ({live.fence})", "yellow")
     if live.ledger:
         yield Line(f"      a rollback would lose {blocks(live.ledger)}, not written back", "red")
     elif run.phase == Phase.CUT_OVER.value:
         yield Line("      rollback is safe: every write is on both sides, but for the lag")
+
+
+def _gateways(served: GatewayReads) -> Iterator[Line]:
+    """What gateways found by reading both sides, and how long both took."""
+    share = "" if served.share is None else f" ({served.share:.2%} of reads)"
+    text = f"{some(served.reads, 'read')} of {some(served.agreed, 'key')}"
+    counts = f"{served.equal:,} equal, {served.lagging:,} lagging, {served.mismatch:,} differ"
+    for count, word in (
+        (served.explained, "explained"),
+        (served.moving, "written all the while"),
+        (served.errors, "could not be read"),
+        (served.dropped, "dropped"),
+    ):
+        counts += f", {count:,} {word}" if count else ""
+    bad: Style = "red" if served.mismatch or served.errors else ""
+    yield Line(f"      gateways{share}: {text}: {counts}", bad)
+    sides = [
+        f"{side} {median * 1000:,.1f} ms (p99 {last * 1000:,.1f} ms)"
+        for side, median, last in (
+            ("primary", served.primary_median, served.primary_p99),
+            ("mirror", served.mirror_median, served.mirror_p99),
+        )
+        if median is not None and last is not None
+    ]
+    if sides:
+        yield Line(f"        {',  '.join(sides)}")
 
 
 def event_lines(events: Sequence[Mapping[str, object]]) -> Iterator[Line]:

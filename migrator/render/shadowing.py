@@ -20,7 +20,7 @@ def shadow_lines(found: Sequence[Shadowed]) -> Iterator[Line]:
         for text in columns(rows, indent=14):
             yield Line(text)
         for item in each.told:
-            yield Line(f"  {item.key}  {item.what}", "red")
+            yield Line(f"  {item.key}  {item.what}", "" if item.what == "explained" else "red")
             for path in item.paths:
                 yield Line(f"      {path}")
 
@@ -29,6 +29,7 @@ def _counts(found: Shadowed) -> str:
     text = f"{found.cls}  {some(found.keys, 'key')}: {found.equal:,} equal"
     for count, word in (
         (found.lagging, "lagging"),
+        (found.explained, "explained"),
         (found.moving, "written all the while"),
         (found.quarantined, "in quarantine"),
         (found.errors, "could not be read"),

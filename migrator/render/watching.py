@@ -9,7 +9,7 @@ from migrator.commands.records import SILENT, RunStatus
 from migrator.commands.watching import Outlook, Watched
 from migrator.model.phase import Phase
 from migrator.render.runs import run_lines
-from migrator.render.text import Line, Style, blocks, duration
+from migrator.render.text import Line, Style, blocks, duration, some
 
 
 def watched_lines(found: Sequence[Watched], complete: Callable[[str], str]) -> Iterator[Line]:
@@ -36,6 +36,8 @@ def change_line(each: Watched) -> tuple[str, Line]:
         parts.append(f"lag {live.lag:.1f} s" if works else "no mirror")
         if (reads := live.shadow) is not None:
             parts.append(f"shadow reads {reads.mismatch:,} of {reads.keys:,} differ")
+        if live.differed:
+            parts.append(f"{some(len(live.differed), 'key')} differed in shadow reads")
         parts += [f"swap {live.fence}"] if live.fence else []
         parts += [f"{blocks(live.ledger)} not written back"] if live.ledger else []
     parts += [f"{blocks(run.quarantined)} in quarantine"] if run.quarantined else []

@@ -11,6 +11,7 @@ from migrator.state.control import (
 from migrator.state.lease import Lease
 from migrator.state.live import LiveState, Position, Request
 from migrator.state.pace import Pace, keep_pace, read_pace
+from migrator.state.shadow import Reads, ShadowReads, add_up
 
 __all__ = [
     "Control",
@@ -19,9 +20,12 @@ __all__ = [
     "Pace",
     "Position",
     "Quarantined",
+    "Reads",
     "Request",
     "Run",
+    "ShadowReads",
     "Task",
+    "add_up",
     "keep_pace",
     "open_control",
     "quarantine_key",

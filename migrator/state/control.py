@@ -29,7 +29,7 @@ from migrator.model.value import Value
 from migrator.ports import StoreSettings
 from migrator.state import tables as t
 
-HEAD = "0005"
+HEAD = "0006"
 
 
 @dataclass(frozen=True)

@@ -134,3 +134,21 @@ pace = sa.Table(
     sa.Column("rate", sa.Float),
     sa.Column("paused", sa.Boolean, nullable=False),
 )
+
+reads = sa.Table(
+    "migrator_reads",
+    metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("shadow", sa.Float, nullable=False),
+)
+
+shadow = sa.Table(
+    "migrator_shadow",
+    metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("move", sa.Integer, primary_key=True),
+    sa.Column("epoch", sa.Integer, primary_key=True),
+    sa.Column("instance", sa.String(32), primary_key=True),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Column("found", sa.Text, nullable=False),
+)

@@ -142,16 +142,18 @@ def test_json_has_the_documented_keys(shop: Project) -> None:
         "abort 0001 --keep-target", "stamp 0001", "current", "plan 0002", "apply 0002 --yes",
         "finish 0002 --yes", "status --watch 0002", "stamp 0003", "plan", "apply",
     ]  # fmt: skip
-    assert answered(shop, calls) == results().keys() - {"drill", "mirror", "cutover", "shadow"}
+    live = {"drill", "mirror", "cutover", "shadow", "shadow --share"}
+    assert answered(shop, calls) == results().keys() - live
 
 
 def test_json_of_a_live_move_has_the_documented_keys(shop: Project) -> None:
     calls = [
         "plan 0001 --live -o live.json", "apply live.json --until shadow_read", "status",
-        "cutover 0001 --dry-run", "cutover 0001", "status", "rollback 0001", "cutover 0001",
-        "finish 0001 --yes --keep-source", "mirror 0001", "log 0001",
+        "shadow --share 1% 0001", "cutover 0001 --dry-run", "cutover 0001", "status",
+        "rollback 0001", "cutover 0001", "finish 0001 --yes --keep-source", "mirror 0001",
+        "log 0001",
     ]  # fmt: skip
-    assert answered(shop, calls) >= {"mirror", "cutover"}
+    assert answered(shop, calls) >= {"mirror", "cutover", "shadow --share"}
 
 
 def test_a_live_move_reads_like_one(shop: Project) -> None:

@@ -1,0 +1,133 @@
+"""What shadow reads found, as all who made some keep it, and how many gateways are to make."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import sqlalchemy as sa
+
+from migrator.model.distinct import Distinct
+from migrator.state import tables as t
+from migrator.state.control import Control
+
+MOST_NAMED = 20
+DIFFERED = "shadow reads differed"
+"""The event of a run's log that names keys which differed in shadow reads."""
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What one process found of one class since the sides were last swapped. ``agreed`` are the
+    keys that were there and the same; ``latency`` is of its last reads, in seconds."""
+
+    instance: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    agreed: Distinct = field(default_factory=Distinct)
+    latency: Mapping[str, float | None] = field(default_factory=dict)
+    at: float = 0.0
+    gateway: bool = True
+
+
+class ShadowReads:
+    """The part of the control database that tells of a run's shadow reads."""
+
+    def __init__(self, control: Control, run: str) -> None:
+        self._control = control
+        self._run = run
+
+    # ------------------------------------------------------------------ how many to make
+
+    def share(self) -> float | None:
+        """The share of their reads that gateways are to make on both sides, None for theirs."""
+        query = sa.select(t.reads.c.shadow).where(t.reads.c.run == self._run)
+        with self._control.transaction() as c:
+            found = c.execute(query).scalar()
+        return None if found is None else float(found)
+
+    def keep_share(self, share: float) -> None:
+        """Say how large that share is from now on."""
+        with self._control.transaction() as c:
+            c.execute(t.reads.delete().where(t.reads.c.run == self._run))
+            c.execute(t.reads.insert().values(run=self._run, shadow=share))
+        self._control.record(self._run, "shadow share", share=share)
+
+    # ------------------------------------------------------------------ what was found
+
+    def keep(self, move: int, epoch: int, reads: Reads) -> None:
+        """Keep all that a process found so far; once more is the same as once."""
+        s = t.shadow.c
+        here = (
+            s.run == self._run, s.move == move, s.epoch == epoch, s.instance == reads.instance
+        )  # fmt: skip
+        found = {
+            "counts": dict(reads.counts), "agreed": reads.agreed.text(),
+            "latency": dict(reads.latency), "gateway": reads.gateway,
+        }  # fmt: skip
+        values = {"at": time.time(), "found": json.dumps(found)}
+        with self._control.transaction() as c:
+            if not c.execute(t.shadow.update().where(*here).values(**values)).rowcount:
+                c.execute(
+                    t.shadow.insert().values(
+                        run=self._run, move=move, epoch=epoch, instance=reads.instance, **values
+                    )
+                )
+
+    def found(self, move: int, epoch: int) -> list[Reads]:
+        """What each process found of a class since a swap, the last that wrote last."""
+        s = t.shadow.c
+        query = sa.select(s.instance, s.found, s.at).where(
+            s.run == self._run, s.move == move, s.epoch == epoch
+        )  # fmt: skip
+        with self._control.transaction() as c:
+            rows = c.execute(query.order_by(s.at)).all()
+        return [_reads(name, json.loads(text), at) for name, text, at in rows]
+
+    # ------------------------------------------------------------------ what differed
+
+    def differed(self, cls: str, told: Sequence[Mapping[str, object]], more: int) -> None:
+        """Note in the run's log keys that differed, and how many more did."""
+        self._control.record(self._run, DIFFERED, cls=cls, told=list(told), more=more)
+
+    def open(self) -> dict[str, dict[str, list[str]]]:
+        """By class the keys, each with its paths, that differed since all of the class was last
+        compared and found equal. Those without a name of their own are under one that says so."""
+        events = self._control.events
+        both = [*events(self._run, "verified"), *events(self._run, DIFFERED)]
+        both.sort(key=lambda event: cast("int", event["id"]))
+        found: dict[str, dict[str, list[str]]] = {}
+        for event in both:
+            detail = cast("dict[str, object]", event["detail"])
+            cls = str(detail["cls"])
+            if event["event"] == "verified":
+                if not any(detail[name] for name in ("differ", "missing", "extra")):
+                    found.pop(cls, None)
+                continue
+            keys = found.setdefault(cls, {})
+            for item in cast("list[dict[str, object]]", detail["told"]):
+                keys[str(item["key"])] = cast("list[str]", item["paths"])
+            if more := detail["more"]:
+                keys[f"{cls} ({more} more)"] = []
+        return found
+
+
+def add_up(found: Sequence[Reads]) -> Reads:
+    """What several processes found, together; latency is that of the last."""
+    counts: dict[str, int] = {}
+    agreed = Distinct()
+    for each in found:
+        agreed.add_all(each.agreed.hashes)
+        for name, count in each.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    last = found[-1] if found else Reads()
+    return Reads("", counts, agreed, last.latency, last.at)
+
+
+def _reads(instance: str, found: Mapping[str, object], at: float) -> Reads:
+    return Reads(
+        instance, cast("dict[str, int]", found["counts"]), Distinct.read(str(found["agreed"])),
+        cast("dict[str, float | None]", found["latency"]), at, bool(found["gateway"]),
+    )  # fmt: skip
