@@ -14,7 +14,7 @@ from migrator.stores import sql, sqlite
 from migrator.testing.feeds import FeedCase, FeedContract, LayoutContract
 from migrator.testing.feeds.case import RULES
 from tests.conftest import at_the_end, server_url
-from tests.contract import feeds_mongo, feeds_sql, servers
+from tests.contract import feeds_mongo, feeds_redis, feeds_sql, servers
 
 
 def _postgresql(_: Path) -> Store:
@@ -163,6 +163,7 @@ CASES = [
         elsewhere=_other_log, cut=_cut_dump,
     ),
     feeds_mongo.DOCUMENT,
+    feeds_redis.HASH,
 ]  # fmt: skip
 # Their feeds are those of the layout above, of other tables.
 LAYOUTS = [
@@ -179,6 +180,7 @@ LAYOUTS = [
         elsewhere=_other_log, cut=_cut_dump,
     ),
     feeds_mongo.FLAT,
+    *feeds_redis.OTHERS,
 ]  # fmt: skip
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from decimal import Decimal
@@ -29,6 +26,7 @@ from migrator.stores.redis.findings import nested, of_both_sides, of_target
 from migrator.stores.redis.listing import Listing, Walker
 from migrator.stores.redis.store import RedisStore
 from tests.contract import servers
+from tests.contract.own_redis import Own
 
 DATA = Path(os.environ.get("MIGRATOR_SHARED", Path(__file__).parents[3] / "shared")) / "data"
 ETF = ("/Player/*/*",)
@@ -56,37 +54,9 @@ def cache(plain: redis.Redis) -> Iterator[RedisStore]:
     made.close()
 
 
-class Own:
-    """A server of one test's own."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.process = subprocess.Popen(
-            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder),
-             "--save", "", *options],
-            stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        self.url = f"redis://127.0.0.1:{self.port}/0"
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            time.sleep(0.02)
-        raise AssertionError("the server did not start")
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
 @pytest.fixture
 def own(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Own]:
     """A server with the options of the parameter."""
-    if shutil.which("redis-server") is None:
-        pytest.skip("no redis-server at hand")
     server = Own(tmp_path, *getattr(request, "param", ()))
     yield server
     server.stop()
@@ -279,14 +249,17 @@ def test_deadlines_are_absolute(cache: RedisStore, plain: redis.Redis, layout: s
 # ---------------------------------------------------------------- refusals
 
 
-def test_another_type_is_damage_of_that_key(cache: RedisStore, plain: redis.Redis) -> None:
+def test_a_key_of_another_type_is_no_block_and_not_replaced(
+    cache: RedisStore, plain: redis.Redis
+) -> None:
     place = at(cache, "Player")
     put(place, "a", {"n": 1})
     plain.set("Player:b", "text")
     assert [b.id for b in place.page(None, None, 10).blocks] == ["a"]
     assert [f[1] for f in place.findings()] == ["redis-types"]
+    assert [found and found.id for found in place.read(["a", "b"])] == ["a", None]
     with pytest.raises(Terminal, match="Player:b"):
-        place.read(["a", "b"])
+        place.exchange("b", None, Block("b", {"n": 2}))
     plain.set("Game:c", "no json")
     page = at(cache, "Game", "string").page(None, None, 10)
     assert [key for key, _ in page.damaged] == ["c"]
@@ -347,10 +320,15 @@ def test_out_of_memory_names_what_to_do(own: Own) -> None:
     place = at(store(own.url), "Player")
     with pytest.raises(Terminal, match="maxmemory"):
         _fill(place)
-    before = place.count()
-    with pytest.raises(Terminal, match="maxmemory"):
-        place.write([Block("0", {"x": "z" * 100_000})])
-    assert place.count() == before
+    with redis.Redis(port=own.port) as plain:
+        # What the server gives back of a connection's buffers must make no room; and full as it
+        # is then, it would take no MULTI that reads either.
+        plain.config_set("maxmemory", "2mb")
+        before = plain.dbsize()
+        with pytest.raises(Terminal, match="maxmemory"):
+            place.write([Block("0", {"x": "z" * 100_000})])
+        assert plain.dbsize() == before
+        plain.config_set("maxmemory", "8mb")
     (kept,) = place.read(["0"])
     assert kept is not None
     assert kept.entries["x"] == "y" * 100_000

@@ -7,13 +7,25 @@ from itertools import islice
 
 from migrator.errors import MigratorError, Refused
 from migrator.exchange import Change, is_still
+from migrator.journal import Journal
 from migrator.model.block import Address, Block, Patch
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.ports import Held, Json, Observer, Page, Statistics
 from migrator.stores.redis import facts, findings, listing, names
-from migrator.stores.redis.forms import Encoded, Form, HashForm, OneKey, Raw, StringForm, unreadable
+from migrator.stores.redis.forms import (
+    Encoded,
+    Form,
+    Found,
+    HashForm,
+    OneKey,
+    OtherType,
+    Raw,
+    StringForm,
+    unreadable,
+)
+from migrator.stores.redis.journal import RedisJournal
 from migrator.stores.redis.keyed import KeysForm
 from migrator.stores.redis.listing import Walker
 from migrator.stores.redis.names import Damaged
@@ -98,14 +110,15 @@ class Reader:
         listed, next_ = self._walker.page(range_, position, limit)
         return [self.id(key) for key in listed], next_
 
-    def read(self, ids: Sequence[Value]) -> list[Block | None]:
+    def read(self, ids: Sequence[Value], *, strict: bool = False) -> list[Block | None]:
+        """As of a collection. A key of another type holds no block; ``strict`` raises for one."""
         keys = [self._form.key(id) for id in ids]
         wanted = list(dict.fromkeys(keys))
         found: dict[bytes, Block | None] = {}
         for start in range(0, len(wanted), _CHUNK):
             chunk = wanted[start : start + _CHUNK]
             for key, raw in zip(chunk, self._form.read(chunk), strict=True):
-                found[key] = self._block(key, raw)
+                found[key] = self._block(key, raw, strict)
         blocks = []
         given: set[bytes] = set()
         for key in keys:
@@ -116,8 +129,8 @@ class Reader:
             blocks.append(block)
         return blocks
 
-    def _block(self, key: bytes, found: Raw | MigratorError | None) -> Block | None:
-        if found is None:
+    def _block(self, key: bytes, found: Found, strict: bool) -> Block | None:
+        if found is None or (isinstance(found, OtherType) and not strict):
             return None
         if isinstance(found, MigratorError):
             raise found
@@ -137,6 +150,10 @@ class RedisCollection:
         self._form = form_of(wire, cls, at)
         self._reader = Reader(wire, self._form, names.id_of, self._form.block)
         self._name = at.collection.encode()
+
+    def journal(self, name: str) -> Journal:
+        """The replication stream; only its markers tell runs apart."""
+        return RedisJournal(self._wire, self._form, names.id_of, name)
 
     # ------------------------------------------------------------ the collection itself
 
@@ -267,7 +284,7 @@ class RedisCollection:
         with self._wire.watching(key) as session:
             self._form.watch(session, key)
             # Read on another connection, but after the watch began: that is what counts.
-            (found,) = self._reader.read([id])
+            (found,) = self._reader.read([id], strict=True)
             if not is_still(found, held):
                 return False
             if isinstance(change, Patch):

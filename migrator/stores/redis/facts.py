@@ -106,7 +106,7 @@ CAPABILITIES = Capabilities(
     key_kinds=frozenset(Kind),
     key_order="slot, then bytes",
     limits=_LIMITS,
-    feed=None,
+    feed="replication stream",
     expiry=True,
     transactions=False,
 )

@@ -16,7 +16,7 @@ KEY_OVERHEAD = 100
 
 def info(wire: Wire, master: Address) -> dict[str, str]:
     """What INFO answers; of the settings, those that this user may see."""
-    held = _lines(wire.ask(master, ("INFO", "everything")))
+    held = lines(wire.ask(master, ("INFO", "everything")))
     for name in ("save", "appendfsync"):
         try:
             answer = wire.ask(master, ("CONFIG", "GET", name))
@@ -27,9 +27,10 @@ def info(wire: Wire, master: Address) -> dict[str, str]:
     return held
 
 
-def _lines(answer: bytes) -> dict[str, str]:
-    lines = answer.decode("utf-8", "replace").splitlines()
-    return dict(line.split(":", 1) for line in lines if ":" in line and line[:1] != "#")
+def lines(answer: bytes) -> dict[str, str]:
+    """What an answer to INFO says, by name."""
+    told = answer.decode("utf-8", "replace").splitlines()
+    return dict(line.split(":", 1) for line in told if ":" in line and line[:1] != "#")
 
 
 def remarks(servers: Sequence[Info]) -> Iterator[str]:
@@ -40,7 +41,7 @@ def remarks(servers: Sequence[Info]) -> Iterator[str]:
         yield "without AOF: what was written since the last snapshot is lost with the process"
     elif any(each.get("config appendfsync") != "always" for each in servers):
         yield "AOF is synced once a second: a crash may lose the last second"
-    if any(_number(each, "connected_slaves") for each in servers):
+    if any(map(_replicas, servers)):
         yield "replicas are behind: a failover may lose the last writes"
     if not _has_field_expiry(servers[0]):
         yield "no deadlines of single hash fields before Redis 7.4"
@@ -86,7 +87,7 @@ def of_target(servers: Sequence[Info], replicas: int, blocks: int, size: int) ->
     for policy in sorted({each.get("maxmemory_policy", "noeviction") for each in servers}):
         if policy != "noeviction" and any(_number(each, "maxmemory") for each in servers):
             yield "accept", "redis-eviction", f"it evicts keys when memory is short ({policy})"
-    if any(_number(each, "connected_slaves") for each in servers) and not replicas:
+    if any(map(_replicas, servers)) and not replicas:
         yield (
             "warning",
             "redis-replicas",
@@ -107,6 +108,12 @@ def _memory(servers: Sequence[Info], needed: int) -> Iterator[Finding]:
             f"about {needed:,} bytes are to be written and {max(room, 0):,} are free "
             f"({'maxmemory' if bounded else 'of the machine'})",
         )
+
+
+def _replicas(server: Info) -> int:
+    """How many replicas hold its data; what only reads its stream listens nowhere."""
+    readers = (told for name, told in server.items() if name.startswith("slave"))
+    return _number(server, "connected_slaves") - sum(",port=0," in told for told in readers)
 
 
 def _number(server: Info, name: str) -> int:

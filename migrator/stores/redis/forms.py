@@ -51,6 +51,10 @@ class Encoded:
     size: int
 
 
+class OtherType(Terminal):
+    """What lies under a block's key is of another type, and so no block of the layout."""
+
+
 Found = Raw | MigratorError | None
 Decode = Callable[[Value, Raw], Block]
 
@@ -66,6 +70,9 @@ class Form(Protocol):
 
     def suffix(self, key: bytes) -> bytes | None:
         """The identifier's bytes in a key; None where the key is no block's."""
+
+    def touched(self, key: bytes) -> Iterable[tuple[bytes, bool]]:
+        """The keys of the blocks that a key is part of, and whether it is that of one itself."""
 
     def read(self, keys: Sequence[bytes]) -> list[Found]:
         """What lies in some keys; an error where one holds something else."""
@@ -127,6 +134,9 @@ class OneKey:
     def suffix(self, key: bytes) -> bytes | None:
         return key[len(self._prefix) :] if key.startswith(self._prefix) else None
 
+    def touched(self, key: bytes) -> Iterable[tuple[bytes, bool]]:
+        return [] if self.suffix(key) is None else [(key, True)]
+
     def _name(self, key: bytes) -> str:
         return names.shown(key)
 
@@ -163,7 +173,7 @@ class OneKey:
         error = self._wire.refusal(reply, name=self._name(key))
         if isinstance(error, Transient) or "another type" not in error.what:
             raise error
-        return error
+        return OtherType(error.what, where=error.where, hint=error.hint)
 
     def _raw(self, key: bytes, held: Reply, expires: int | None) -> Raw:
         raise NotImplementedError

@@ -44,6 +44,13 @@ class KeysForm(OneKey):
             return None
         return unbraced(key[len(self._prefix) : -1])
 
+    def touched(self, key: bytes) -> Iterable[tuple[bytes, bool]]:
+        head, brace, rest = key.partition(b"}")
+        directory = head + brace
+        if not brace or rest[:1] not in (b"", b":") or self.suffix(directory) is None:
+            return []
+        return [(directory, not rest)]
+
     # ------------------------------------------------------------ reading
 
     def read(self, keys: Sequence[bytes]) -> list[Found]:

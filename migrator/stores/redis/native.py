@@ -9,7 +9,7 @@ stream: where the key is absent, the part is the empty one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,6 +141,15 @@ class NativeForm(OneKey):
             return None
         return self._lead.id(key)
 
+    def touched(self, key: bytes) -> Iterator[tuple[bytes, bool]]:
+        if self.suffix(key) is not None:
+            yield key, True
+        for part in self._others:
+            if (id_ := part.id(key)) is not None:
+                lead = self._lead.key(id_)
+                if self.suffix(lead) is not None:
+                    yield lead, False
+
     def _is_narrower(self, part: Part) -> bool:
         lead = self._lead
         return len(part.before) + len(part.after) > len(lead.before) + len(lead.after)
@@ -170,7 +179,9 @@ class NativeForm(OneKey):
         for part, held, expires in zip(self._parts, replies[::2], replies[1::2], strict=True):
             for reply in (held, expires):
                 if isinstance(reply, Exception):
-                    return self._failed(part.key(id_), reply)
+                    error = self._failed(part.key(id_), reply)
+                    whole = part is self._lead
+                    return error if whole else Terminal(error.what, where=error.where)
             if expires == -2:
                 if part is self._lead:
                     return None

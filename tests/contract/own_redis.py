@@ -1,0 +1,87 @@
+"""Redis servers of a test's own: with settings of its own, to be killed, its stream to itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import at_the_end
+
+_PATIENCE = 60.0
+
+
+class Own:
+    """A server that nobody else talks to."""
+
+    def __init__(self, folder: object, *options: str) -> None:
+        if shutil.which("redis-server") is None:
+            message = "no redis-server at hand (apt-get install redis-server)"
+            if os.environ.get("MIGRATOR_REQUIRE_SERVICES"):
+                pytest.fail(message, pytrace=False)
+            pytest.skip(message)
+        self._pid = Path(str(folder)) / "own.pid"
+        self._command = [
+            "redis-server", "--bind", "127.0.0.1", "--dir", str(folder), "--save", "",
+            "--pidfile", str(self._pid), *options,
+        ]  # fmt: skip
+        self.port = 0
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start it, once more at the port that it had."""
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            port = self.port or _free()
+            self._pid.unlink(missing_ok=True)
+            self.process = subprocess.Popen(
+                [*self._command, "--port", str(port)], stdout=subprocess.DEVNULL
+            )
+            # It ends at once where another process has taken the port since it was found free.
+            while self.process.poll() is None and time.monotonic() < end:
+                if self._is_there(port):
+                    self.port = port
+                    return
+                time.sleep(0.02)
+        raise AssertionError("the server did not start")
+
+    def _is_there(self, port: int) -> bool:
+        # The file is written once it listens.
+        with socket.socket() as probe:
+            return self._pid.exists() and probe.connect_ex(("127.0.0.1", port)) == 0
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def _free() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+@cache
+def shared() -> Own:
+    """One for all tests of this process that change nothing of its settings."""
+    folder = tempfile.TemporaryDirectory(prefix="migrator-redis-")
+    server = Own(folder.name)
+
+    def end() -> None:
+        server.stop()
+        folder.cleanup()
+
+    at_the_end.append(end)
+    return server
