@@ -41,6 +41,7 @@ COMMANDS = {
     "rollback": "runs",
     "abort": "runs",
     "finish": "runs",
+    "repair": "repairing",
     "drill": "drills",
     "log": "look",
     "quarantine": "runs",

@@ -125,6 +125,7 @@ def results() -> dict[str, object]:
     from migrator.commands import (
         Applied,
         Current,
+        Inspected,
         KindRow,
         Paced,
         RunStatus,
@@ -165,6 +166,7 @@ def results() -> dict[str, object]:
         "rollback": Applied,
         "abort": RunTold,
         "finish": RunTold,
+        "repair": Inspected,
         "drill": Report,
         "log": list[Event],
         "quarantine list": list[Quarantined],

@@ -22,6 +22,7 @@ from migrator.commands.plans import (
 from migrator.commands.project import Project
 from migrator.commands.quarantined import quarantine, retry_quarantined
 from migrator.commands.records import RunStatus, events, status
+from migrator.commands.repairing import Inspected, inspect, repair
 from migrator.commands.runs import abort, cutover, finish, held_at, rollback, verify_run
 from migrator.commands.scripts import Current, check, current, heads, history, new, stamp
 from migrator.commands.shadowing import ShadowShare, shadow, shadow_share
@@ -41,6 +42,7 @@ from migrator.project_files import init
 __all__ = [
     "Applied",
     "Current",
+    "Inspected",
     "KindRow",
     "Outlook",
     "Paced",
@@ -66,6 +68,7 @@ __all__ = [
     "held_at",
     "history",
     "init",
+    "inspect",
     "is_plan_file",
     "kinds",
     "mirror",
@@ -77,6 +80,7 @@ __all__ = [
     "plan_to_file",
     "quarantine",
     "reach",
+    "repair",
     "resume",
     "retry_quarantined",
     "rollback",

@@ -143,19 +143,25 @@ def _begin(project: Project, made: Plan, terms: Terms) -> Run:
     # Asked before already, but then without the lease.
     if made.revision in project.done():
         raise Refused(f"revision {made.revision} is finished already")
+    run = project.control.start(
+        made.revision, made.fingerprint, encode_plan(made).decode(), claims(project, made),
+        made.live,
+    )  # fmt: skip
+    accepted = [f.code for f in made.to_accept if f.code in terms.accept]
+    if accepted:
+        project.control.record(run.id, "accepted", codes=accepted)
+    return run
+
+
+def claims(project: Project, made: Plan) -> list[tuple[str, str, str]]:
+    """What a run of a plan keeps others off: class, source and target of each of its moves."""
     moves = [(m.cls, str(m.source), str(m.target)) for m in made.moves]
     for move in project.moves(made.revision):
         if move.merges is not None:  # its class is on the way, too
             moves.append((move.merges.of, str(move.merges.at), str(move.target)))
         if move.archive is not None:
             moves.append((move.cls, str(move.source), str(move.archive)))
-    run = project.control.start(
-        made.revision, made.fingerprint, encode_plan(made).decode(), moves, made.live
-    )
-    accepted = [f.code for f in made.to_accept if f.code in terms.accept]
-    if accepted:
-        project.control.record(run.id, "accepted", codes=accepted)
-    return run
+    return moves
 
 
 def applied(run: Run, verified: list[Verification], swap: Swap | None = None) -> Applied:

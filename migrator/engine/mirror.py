@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from migrator.engine.ending import drop_copies, drop_sources, refuse_abort, refuse_not_cut_over
+from migrator.engine.epochs import Epochs
 from migrator.engine.holders import Holders
 from migrator.engine.lane import OTHER, Lane
 from migrator.engine.points import reached
@@ -28,7 +29,7 @@ from migrator.engine.swap import Swap, SwapTerms, mend, swap
 from migrator.engine.throttle import Throttle
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Scene
-from migrator.errors import Interrupted, MigratorError
+from migrator.errors import Interrupted, MigratorError, Refused
 from migrator.model.phase import Phase
 from migrator.route import Route
 from migrator.state import LiveState, Request, Run, Task, read_pace
@@ -84,6 +85,7 @@ class Mirror:
         self._settling = threading.Lock()
         self.request_life = request_life
         self.holders = Holders(self)
+        self.epochs = Epochs(scene)
 
     @property
     def run(self) -> Run:
@@ -95,6 +97,7 @@ class Mirror:
         Raises Interrupted. What could not be done of a request is its answer, and no error here.
         """
         reached("run.started")
+        self._agree()
         if self.run.fence:
             mend(self)
         if self.scene.lease.succeeded and self.run.phase is not Phase.PLANNED:
@@ -108,6 +111,18 @@ class Mirror:
             for lane in self.lanes:
                 lane.close()
             self._stop_verifying()
+
+    def _agree(self) -> None:
+        """Go by the control row only where the stores hold the same epoch (R15). Raises Refused,
+        and so answers what was asked for: it must not be done later, when nobody looks."""
+        try:
+            self.epochs.check()
+            if Phase.DUAL_WRITE.rank <= self.run.phase.rank and not self.run.phase.ended:
+                self.epochs.begin()
+        except Refused as error:
+            if (request := self.live.asked()) is not None:
+                self.answer(request, error)
+            raise
 
     def _take_up(self) -> None:
         """What was refused before may go over now: look at everything once more."""
@@ -128,6 +143,7 @@ class Mirror:
 
     def turn(self) -> None:
         """Act on what there is of touches, and take one step of what was asked for."""
+        self.epochs.look()
         if self.run.fence:
             mend(self)  # an attempt whose end could not be written
         if self.run.phase.rank >= Phase.DUAL_WRITE.rank and not self._ending():
@@ -229,6 +245,7 @@ class Mirror:
 
     def _attach(self) -> None:
         """From here on every write to the primary reaches the mirror."""
+        self.epochs.begin()
         for lane in self.lanes:
             lane.attach("source")
         self.reach(Phase.DUAL_WRITE)
@@ -369,6 +386,7 @@ class Mirror:
         for lane in self.lanes:
             lane.drop()
         drop_copies(self.scene, drop_target=drop_target)
+        self.epochs.drop()
         self.reach(Phase.ABORTED)
 
     def _finish(self, *, keep_source: bool) -> None:
@@ -377,6 +395,7 @@ class Mirror:
             drop_sources(self.scene)
         for lane in self.lanes:
             lane.drop()
+        self.epochs.drop()
         self.reach(Phase.FINISHED)
 
     # ------------------------------------------------------------------ telling

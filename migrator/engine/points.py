@@ -41,10 +41,13 @@ LIVE = (
     "page.written",
     "page.checkpointed",
     "swap.armed",
+    "swap.claimed",
     "swap.raised",
     "swap.fenced",
     "swap.drained",
     "swap.flipped",
+    "epoch.written",
+    "swap.crowned",
     "swap.marked",
     "swap.released",
 )

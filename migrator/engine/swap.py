@@ -76,6 +76,7 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
     began = time.monotonic()
     steps: dict[str, float] = {}
     try:
+        mirror.epochs.arm()
         mirror.holders.arm(denied=_denied(mirror, old))
         _catch_up(mirror, terms)
         for lane in mirror.lanes:
@@ -319,6 +320,8 @@ def _go_on(mirror: Mirror, terms: SwapTerms) -> None:
     """Mark where the reverse journal starts, let the new primary be written, note the end."""
     new = mirror.run.primary
     if mirror.run.fence == "flipped":
+        mirror.epochs.crown()
+        reached("swap.crowned")
         for number, lane in enumerate(mirror.lanes):
             _begin_reign(mirror, lane, new, f"{mirror.run.id} {mirror.run.attempt} {number} reign")
         # Before anybody writes: what lies behind the marker is not thrown away after a crash.

@@ -17,13 +17,15 @@ from dataclasses import dataclass
 
 import structlog
 
-from migrator.errors import MigratorError, Refused, Terminal
+from migrator.errors import MigratorError, Refused
 from migrator.gateway.errors import Stopped
 from migrator.model.phase import Phase
 from migrator.state.gateways import SHORT, Gateways, Standing
 from migrator.state.lease import boot_clock
 
 log = structlog.get_logger("migrator.gateway")
+
+_REACH = "see that the control database can be reached, and try again"
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Follower:
         clock: Callable[[], float] = boot_clock,
         warm: Callable[[Standing], None] = lambda standing: None,
         renewed: Callable[[Standing], None] = lambda standing: None,
+        agrees: Callable[[Standing], None] = lambda standing: None,
     ) -> None:
         self._gateways = gateways
         self._cls = cls
@@ -59,6 +62,7 @@ class Follower:
         self._clock = clock
         self._warm = warm
         self._renewed = renewed
+        self._agrees = agrees
         self._pid = os.getpid()
         self._changed = threading.Condition()
         # One look at a time: an older one must not be acted on after a newer one.
@@ -71,6 +75,7 @@ class Follower:
         self._unknown_until = 0.0
         self._acknowledged: tuple[str, int] | None = None
         self._why = "it has not been granted yet"
+        self._hint = _REACH
         self.standing = Standing()
         self._enter()
         self._renewed(self.standing)
@@ -179,7 +184,7 @@ class Follower:
         return Stopped(
             f"the lease of this gateway ran out: {self._why}; nothing was written",
             where=where,
-            hint="see that the control database can be reached, and try again",
+            hint=self._hint,
         )
 
     # ------------------------------------------------------------------ the thread
@@ -190,6 +195,7 @@ class Follower:
         self._gateways.enter(instance, self._cls, self.terms.lease)
         self._instance, self._acknowledged = instance, None
         self._look()
+        self._agree()
         self._gateways.saw(instance, self.standing)
         self._grant(asked, self._seconds())
 
@@ -214,6 +220,7 @@ class Follower:
                 self._acknowledge()
             except MigratorError as error:
                 self._why = f"it could not be renewed ({error.what})"
+                self._hint = error.hint if isinstance(error, Refused) else _REACH
                 log.warning("lease not renewed", cls=self._cls, error=error.what)
             except Exception as error:  # a thread that died would stop all writes without a word
                 self._why = f"it could not be renewed ({error})"
@@ -243,6 +250,8 @@ class Follower:
             self._enter()
             return
         self._look()
+        if not self.standing.fence:
+            self._agree()  # a swap is armed only by who has done so
         self._grant(asked, min(seconds, self._seconds()))
 
     def _look(self) -> None:
@@ -250,13 +259,30 @@ class Follower:
             found, seen = self._gateways.standing(self._cls), self.standing
             if found.run == seen.run and found.epoch < seen.epoch:
                 # R15: what was restored from a backup does not know who is the primary.
-                raise Terminal(
+                raise Refused(
                     f"the control database says epoch {found.epoch}, and this gateway has seen "
                     f"{seen.epoch}",
                     where="control database",
-                    hint="it was restored: repair the run before anything is written",
+                    hint=f"it was restored; mend it:  migrator repair {seen.revision}",
                 )
             self._see(found)
+
+    def _agree(self) -> None:
+        """Go by what was seen only where the store tells of no later reign (R15); else nothing is
+        written any more. Raises Refused."""
+        seen = self.standing
+        try:
+            self._agrees(seen)
+        except Refused:
+            self._look()  # a run may have begun, or the sides been swapped, in between
+            try:
+                if self.standing == seen:
+                    raise
+                self._agrees(self.standing)
+            except Refused:
+                with self._changed:
+                    self._until = 0.0
+                raise
 
     def _see(self, found: Standing) -> None:
         """Act by what was found, then say so: never the other way round."""

@@ -14,9 +14,10 @@ from migrator.bootstrap import Stores
 from migrator.errors import DoesNotFit, MigratorError, Refused
 from migrator.gateway.follower import Follower, Terms
 from migrator.gateway.shadowing import ShadowReading
-from migrator.journal import Bracketed, Brackets, journal_name
+from migrator.journal import Bracketed, Brackets, journal_name, note_of
 from migrator.model.block import Aggregate, Block, cut, join
 from migrator.model.diff import differences
+from migrator.model.epoch import from_text, overtakes
 from migrator.model.phase import Phase
 from migrator.model.value import Value
 from migrator.planning.file import decode_plan
@@ -167,8 +168,9 @@ class Opened:
                 lambda: self.follower.standing, share, self.settings.explained,
             )  # fmt: skip
             self.follower = Follower(
-                Gateways(self.control), cls, terms, warm=self._warm, renewed=self.shadows.renewed
-            )
+                Gateways(self.control), cls, terms, warm=self._warm, renewed=self.shadows.renewed,
+                agrees=self._agrees,
+            )  # fmt: skip
         except BaseException:
             self._close()
             raise
@@ -185,6 +187,27 @@ class Opened:
                 mirror.read([block.id])
         except MigratorError as error:
             log.warning("not opened ahead", cls=self.cls, error=error.what)
+
+    def _agrees(self, standing: Standing) -> None:
+        """Raise Refused where the primary's store tells of a later reign, or of a run that the
+        control database does not know (R15)."""
+        try:
+            primary = self._make(standing).primary
+            note = note_of(primary)
+            text = None if note is None else note.read()
+        except MigratorError as error:
+            # What can't be read, or not now, tells nothing; whoever writes there sees it, too.
+            log.warning("epoch not read", cls=self.cls, error=error.what)
+            return
+        held = None if text is None else from_text(text)
+        if held is None:
+            return
+        run = "" if standing.phase.ended else standing.run
+        if why := overtakes(held, run, standing.epoch, standing.primary):
+            raise Refused(
+                f"{why}; nothing is written", where=str(primary.at),
+                hint=f"see both, and mend it:  migrator repair {held.revision}",
+            )  # fmt: skip
 
     def close(self) -> None:
         self.shadows.close()

@@ -1,0 +1,115 @@
+"""What the epochs of a control database and of both stores say together, and what may be done.
+
+The later reign decides, and everything goes forward: that is the only continuation which no
+coordinator of before can still overtake (R15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from migrator.model.epoch import Epoch, differs
+
+
+class State(StrEnum):
+    """How things stand."""
+
+    AGREED = "agreed"
+    SWAP = "swap in hand"
+    DIVIDED = "divided"
+    UNCLEAR = "unclear"
+    STRANGER = "another run"
+    LEFT = "left behind"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a control database says of a run."""
+
+    run: str
+    number: int
+    primary: str
+    attempt: int
+    fence: str
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What one of the stores says: ``side`` is that of the run which is asked about."""
+
+    side: str
+    where: str
+    epoch: Epoch | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A state and why; with it the reign that is to begin, should it be rebuilt. ``primary`` is
+    empty where a person has to say it."""
+
+    state: State
+    why: str = ""
+    primary: str = ""
+    number: int = 0
+    attempt: int = 0
+
+
+def judge(
+    known: Known | None, notes: Sequence[Noted], *, expected: bool, ended: Collection[str]
+) -> Verdict:
+    """``known`` is the unfinished run, ``expected`` whether the stores have to hold its epoch,
+    ``ended`` are the runs that this control database knows to be over."""
+    held = [note.epoch for note in notes if note.epoch is not None]
+    others = [epoch for epoch in held if known is None or epoch.run != known.run]
+    if others:
+        return _others(known, notes, others, ended)
+    if known is None:
+        return Verdict(State.AGREED)
+    for note in notes if held or expected else ():
+        why = differs(
+            note.epoch, known.run, known.number, known.primary, known.attempt,
+            flipped=known.fence == "flipped",
+        )  # fmt: skip
+        if why and (expected or note.epoch is not None):
+            return _next(known, notes, f"{note.where}: {why}")
+    if known.fence:
+        return Verdict(State.SWAP, f"swap {known.attempt} of the sides is {known.fence}")
+    return Verdict(State.AGREED)
+
+
+def _others(
+    known: Known | None, notes: Sequence[Noted], others: Sequence[Epoch], ended: Collection[str]
+) -> Verdict:
+    first = others[0]
+    named = f"run {first.run} of revision {first.revision}"
+    if all(epoch.run in ended for epoch in others):
+        return Verdict(State.LEFT, f"{named} is over, and its epoch is still noted")
+    if known is not None or len({epoch.run for epoch in others}) > 1:
+        return Verdict(State.STRANGER, f"{named} is under way there ({first.words})")
+    return _next(None, notes, f"this control database knows nothing of {named}")
+
+
+def _next(known: Known | None, notes: Sequence[Noted], why: str) -> Verdict:
+    """The reign after the latest; of whom, where that is sure."""
+    held = [note.epoch for note in notes if note.epoch is not None]
+    reigns = {(epoch.number, epoch.primary) for epoch in held}
+    attempts = [epoch.attempt for epoch in held]
+    if known is not None:
+        reigns.add((known.number, known.primary))
+        attempts.append(known.attempt)
+    top = max(number for number, _ in reigns)
+    primaries = [primary for number, primary in reigns if number == top]
+    # One more may have been begun that no store was told of.
+    number, attempt = top + 1, max(attempts) + 2
+    if len(primaries) > 1:
+        return Verdict(State.UNCLEAR, f"{why}; each names another primary", "", number, attempt)
+    (primary,) = primaries
+    own = next((n.epoch for n in notes if n.side == primary and n.epoch is not None), None)
+    flipped = known is not None and known.number == top and known.fence == "flipped"
+    if own is None or own.number < top - flipped:
+        # Its store may come from an older copy: then the mirror holds what it lacks.
+        why += f"; the {primary} is the primary, and its own store says less"
+        return Verdict(State.UNCLEAR, why, "", number, attempt)
+    return Verdict(State.DIVIDED, why, primary, number, attempt)

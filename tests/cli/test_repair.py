@@ -1,0 +1,62 @@
+"""repair: dry unless it is told what to do, and it asks before it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator import commands
+from migrator.commands import repairing
+from tests.cli.kit import Project
+
+SETTINGS = """
+[env.dev]
+request_life = 0.3
+"""
+
+
+@pytest.fixture
+def lost(shop: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A live move whose control database was lost after its cut-over."""
+    monkeypatch.setattr(repairing, "LEASE", 0.1)
+    settings = shop.root / "migrator.toml"
+    settings.write_text(settings.read_text() + SETTINGS)
+    shop.done("plan", "0001", "--live")
+    shop.done("apply", "plans/0001.dev.json", "--until", "shadow_read")
+    assert shop.done("repair", "0001").out.endswith("there is nothing to repair\n")
+    shop.done("cutover", "0001", "--bound", "30", "--lag", "30")
+    with commands.Project(settings) as project:
+        file = project.control.engine.url.database
+    assert file is not None
+    Path(file).unlink()
+    return shop
+
+
+def test_repair_tells_who_says_what_and_changes_nothing(lost: Project) -> None:
+    for _ in range(2):
+        found = lost("repair", "0001")
+        assert found.code == 5
+        assert "0001  divided" in found.out
+        assert "control database: no run is under way" in found.out
+        assert "source  shop:game   epoch 2  primary target  swap 1" in found.out
+        assert "target  docs:games  epoch 2  primary target  swap 1" in found.out
+        assert "migrator repair 0001 --rebuild\n" in found.out
+    told = lost("repair", "0001", "--format", "json").json
+    assert (told["state"], told["control"]) == ("divided", None)
+    assert [choice["command"] for choice in told["choices"]] == ["migrator repair 0001 --rebuild"]
+    assert {side["epoch"]["number"] for side in told["sides"]} == {2}
+
+
+def test_repair_asks_before_it_acts(lost: Project) -> None:
+    refused = lost("repair", "0001", "--rebuild")
+    assert refused.code == 64
+    assert "migrator repair 0001 --rebuild --yes" in refused.err
+    assert lost("repair", "0001", "--forget", "--yes").code == 3
+    assert lost("repair", "0001", "--primary", "source").code == 64
+    done = lost("repair", "0001", "--rebuild", "--yes")
+    assert done.code == 0, done.err
+    assert "epoch 3  primary target" in done.out
+    assert done.out.endswith("there is nothing to repair\n")
+    assert lost.done("status", "0001", "--format", "json").json[0]["epoch"] == 3
+    lost.done("rollback", "0001", "--bound", "30", "--lag", "30")
