@@ -262,7 +262,7 @@ class Odd:
         def refused(value: Value) -> bool:
             return not all(
                 is_held(store.capabilities.at(end.at.layout), end, value)
-                and _takes(end, "value", {"value": value})
+                and takes(end, "value", {"value": value})
                 for store, end in ends
             )
 
@@ -301,7 +301,7 @@ class Odd:
                 if seen or encode(key) in chosen or self.no_value(key) or self.no_key(key):
                     continue
                 game: Record = {"id": key, "rounds": [{"of": Ref("Game", 1)}]}
-                if not all(_takes(collection, key, game) for _, collection in ends):
+                if not all(takes(collection, key, game) for _, collection in ends):
                     continue
                 chosen[encode(key)] = key, game
                 for form, each in zip(folded, taken, strict=True):
@@ -309,7 +309,7 @@ class Odd:
         return list(chosen.values())
 
 
-def _takes(collection: Collection, key: Value, value: Record) -> bool:
+def takes(collection: Collection, key: Value, value: Record) -> bool:
     """Whether a collection says that it can hold a block under this key."""
     try:
         collection.size(cut(Aggregate(key, value), collection.at.rules(collection.cls)))

@@ -1,6 +1,6 @@
 """Every system to every other, and back: equal in canonical form. Each layout has its turn.
 
-Relational tables have theirs in test_inferred_tables.py and with Chinook: they take no game whose
+Relational tables have theirs in test_pairs_tables.py: they take no game whose
 fields nobody knows before.
 """
 

@@ -14,7 +14,7 @@ _NATIVE: Mapping[Dialect, Mapping[Kind, str]] = {
         Kind.BOOLEAN: "boolean",
         Kind.INT32: "integer",
         Kind.INT64: "bigint",
-        Kind.INTEGER: "numeric(n,0)",
+        Kind.INTEGER: "number in jsonb",
         Kind.DOUBLE: "double precision",
         Kind.DECIMAL: "numeric",
         Kind.TEXT: "text",

@@ -74,6 +74,7 @@ TYPES: Mapping[Dialect, Mapping[Kind, str]] = {
         Kind.BOOLEAN: "boolean",
         Kind.INT32: "integer",
         Kind.INT64: "bigint",
+        Kind.INTEGER: "jsonb",  # a numeric is a decimal
         Kind.DOUBLE: "double precision",
         Kind.DECIMAL: "numeric",
         Kind.TEXT: "text",
