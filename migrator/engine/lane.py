@@ -280,8 +280,7 @@ class Lane:
         if given.whole:
             self.scan()
         strange = [touch for touch in given.touches if not self.reconciler.wrote(touch.key)]
-        for each in self.reconciler.foreign(side, strange):
-            self.reconciler.tell(each)
+        self.reconciler.foreign(side, strange, tell=True)
         self._acknowledge(side, given)
         self._readings[side].marks.extend(given.marks)
 

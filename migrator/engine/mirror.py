@@ -97,11 +97,15 @@ class Mirror:
         Raises Interrupted. What could not be done of a request is its answer, and no error here.
         """
         reached("run.started")
+        lease = self.scene.lease
+        # Whoever comes after this process has to outwait them, too, where it does not come so far.
+        lease.doubtful = lease.succeeded
         self._agree()
         if self.run.fence:
             mend(self)
-        if self.scene.lease.succeeded and self.run.phase is not Phase.PLANNED:
+        if lease.succeeded and self.run.phase is not Phase.PLANNED:
             self._outwait()
+        lease.doubtful = False
         self._take_up()
         try:
             while not self.run.phase.ended and not enough():

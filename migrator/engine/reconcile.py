@@ -75,6 +75,7 @@ class Reconciler:
     total: Done = field(default_factory=Done)
     _wrote: dict[bytes, tuple[int, float]] = field(default_factory=dict)
     _found: list[Foreign] | None = None
+    _at_once: bool = False
     _ledger: set[str] | None = None
     _aside: set[str] | None = None
     _refused: dict[bytes, Value] = field(default_factory=dict)
@@ -90,13 +91,19 @@ class Reconciler:
             self._wrote[form] = (times - 1, at)
         return times > 0 and time.monotonic() < at + _OURS
 
-    def foreign(self, primary: str, touches: Sequence[Touch]) -> list[Foreign]:
-        """Reconcile keys of the mirror that somebody else may have written; what differed."""
+    def foreign(
+        self, primary: str, touches: Sequence[Touch], *, tell: bool = False
+    ) -> list[Foreign]:
+        """Reconcile keys that somebody else may have written; what differed.
+
+        ``tell``: before anything is written, since a crash after that leaves no difference (R11).
+        """
         found = self._found = []
+        self._at_once = tell
         try:
             self.mirrored(primary, touches)
         finally:
-            self._found = None
+            self._found, self._at_once = None, False
         return found
 
     def tell(self, found: Foreign) -> None:
@@ -166,6 +173,8 @@ class Reconciler:
     def _settled(self, do: Callable[[], Done]) -> Done:
         """Do it until its outcome is known; raises Interrupted where the run is to stop."""
         wait = 0.1
+        lease = self.scene.lease
+        before = lease.doubtful
         while True:
             self.scene.check()
             try:
@@ -174,13 +183,13 @@ class Reconciler:
                 # What was to go out perhaps did not: a touch of it may be somebody else's.
                 self._wrote.clear()
                 # Whoever follows this process meanwhile has to outwait the request, too.
-                self.scene.lease.doubtful = error.unknown
+                lease.doubtful = before or error.unknown
                 pause = self.request_life if error.unknown else wait
                 log.warning("mirror waits", where=error.where, error=error.what, seconds=pause)
                 self._pause(pause)
                 wait = min(wait * 2, LONGEST_WAIT)
             else:
-                self.scene.lease.doubtful = False
+                lease.doubtful = before
                 self.total.add(done)
                 return done
 
@@ -393,7 +402,10 @@ class Reconciler:
             for d in block_differences(held or empty, new or empty)
         ]
         led = [there.id] if sources is None else sources
-        self._found.append(Foreign(there.id, paths[:_TOLD], led))
+        found = Foreign(there.id, paths[:_TOLD], led)
+        if self._at_once and all(each.key != found.key for each in self._found):
+            self.tell(found)
+        self._found.append(found)
 
     # ------------------------------------------------------------------ what does not go over
 

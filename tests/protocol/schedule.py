@@ -1,30 +1,32 @@
-"""A schedule of the real engine, drawn from a seed: an application, faults, a clock of its own.
+"""A schedule of the real engine, drawn from a seed: an application, faults, clocks of its own.
 
 The owner (`migrator.engine.mirror`, its lanes, reconciler and swap, on a control database in
 memory) runs in this thread. Wherever it asks a server or the control database for something, the
 world may act: the application writes, a request without an answer is carried out late, the feed
-breaks or is lost, or the process is killed and another one takes its place. Nothing depends on
-real time, so a seed gives one schedule.
+breaks, is late, shows something again or is lost, a clock jumps, or the process loses its lease or
+is killed, and another one takes its place. Nothing depends on real time, so a seed gives one
+schedule.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
-from unittest.mock import Mock
 
 import pytest
 import sqlalchemy as sa
+import tenacity.wait
 
 from migrator import retry
-from migrator.engine import lane, mirror, points, reconcile, swap
+from migrator.engine import holders, lane, mirror, points, reconcile, swap
 from migrator.engine.mirror import Mirror
+from migrator.engine.throttle import Throttle
 from migrator.engine.work import Scene
-from migrator.errors import MigratorError, Refused, Transient
+from migrator.errors import Interrupted, MigratorError, Refused, Transient
 from migrator.model.block import Block
 from migrator.model.move import At, Move
 from migrator.model.phase import Phase
@@ -34,11 +36,19 @@ from migrator.route import open_route
 from migrator.state import Control, LiveState, Run
 from migrator.state.tables import metadata
 from migrator.stores.sqlite import CAPABILITIES
+from tests.protocol.draws import Decisions, Draws
+from tests.protocol.memory import (
+    BEGUN,
+    MemoryControl,
+    MemoryGateways,
+    MemoryLive,
+    Rows,
+    memory_pace,
+)
 from tests.protocol.server import LARGE, Fate, Server
 
 LIFE = 2.0  # for how long a request may be carried out whose answer never came
 KEYS = "012"
-FOREIGN = -1  # the value of somebody who takes no part
 ENOUGH = 12_000  # steps of one schedule
 
 
@@ -57,8 +67,11 @@ class Chances:
     kill: bool = True
     lose: bool = True
     truncate: bool = True
+    again: bool = True  # the feed shows something again, or is late
+    clocks: bool = True  # the wall clock jumps, a host was started lately, a lease is lost
     strangers: bool = False  # somebody who takes no part writes to the mirror
     hook: bool | None = None  # applications are stopped by a hook, by the store, or as drawn
+    life: float = LIFE
 
 
 @dataclass
@@ -76,7 +89,10 @@ class World:
 
     seed: int
     chances: Chances = field(default_factory=Chances)
+    given: Decisions | None = None  # instead of drawing them
     now: float = 0.0
+    boot: float = 0.0  # by how much the clock of the process is ahead of that
+    skew: float = 0.0  # and the wall clock
     dead: bool = False
     stopping: bool = False  # somebody asked the process to end
     steps: int = 0
@@ -86,12 +102,22 @@ class World:
     fates: list[Fate] = field(default_factory=list)  # of the next requests that write
 
     def __post_init__(self) -> None:
-        self.random = random.Random(self.seed)
-        self.hook = self.random.random() < 0.5 if self.chances.hook is None else self.chances.hook
+        self.draws = Draws(self.seed, self.given)
+        hook = self.chances.hook
+        self.hook = self.draws.chance(0.5) if hook is None else hook
         self.writes, self.faults = self.chances.writes, self.chances.faults
+        # What may go wrong at any step, each as often as it stands here.
+        chances = self.chances
+        clocks = ("the wall clock jumps", "the process is asked to end") * chances.clocks
+        self._kinds = (
+            *clocks, *("feed lost",) * chances.lose, *("stranger",) * (3 * chances.strangers),
+            *("killed",) * (2 * chances.kill),
+        )  # fmt: skip
+        self._wrong = chances.fault * 0.1 * len(self._kinds)
         self.late: list[_Late] = []
         self.history: dict[str, int] = {}  # what the application was told is stored
         self.version = 0
+        self.strange = 0  # writes of somebody who takes no part: their values lie below 0
         self.stopped = False  # by the hook
         self.side = "source"  # where the application writes
         self.run: Callable[[], tuple[str, str]]  # the control row's primary and fence
@@ -104,6 +130,7 @@ class World:
     def step(self, where: str) -> None:
         if self.dead:
             raise Killed(where)
+        self.draws.step()
         self.now += 0.001
         self.steps += 1
         if self.steps > ENOUGH:
@@ -112,17 +139,45 @@ class World:
         if (scripted := self.script.pop(where, None)) is not None:
             self.told.append(f"at {where}:")
             scripted()
-        while self.writes and self.random.random() < self.chances.write:
+        while self.writes and self.draws.chance(self.chances.write):
             self._write()
-        if self.chances.lose and self._draws("lose", 0.1):
-            self.servers[self.random.choice(("source", "target"))].lose_feed()
-        if self._meets_strangers() and self._draws("stranger", 0.3):
-            self.foreign(self._mirror(), self.random.choice(KEYS))
-        if self.chances.kill and self._draws(f"kill at {where}", 0.2):
+        if self.faults and self.draws.chance(self._wrong):
+            self._goes_wrong(where)
+
+    def _goes_wrong(self, where: str) -> None:
+        """Something does that no request has to do with."""
+        what = self.draws.choice(self._kinds)
+        if what == "stranger" and not self._meets_strangers():
+            return
+        self.faults -= 1
+        self.told.append(f"{what} at {where}")
+        if what == "the wall clock jumps":
+            self.skew += self.draws.choice((3600.0, -3600.0))
+        elif what == "the process is asked to end":
+            self.stopping = True
+        elif what == "stranger":
+            self.foreign(self._mirror(), self.draws.choice(KEYS))
+        elif what == "feed lost":
+            self.servers[self.draws.choice(("source", "target"))].lose_feed()
+        else:
             self.kill()
+
+    def loses_lease(self) -> bool:
+        """Whether a process has to end, since its lease could not be renewed in time."""
+        return self.chances.clocks and self._draws("lease lost", 0.2)
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
+
+    def repeats(self) -> int:
+        """How many events of before a feed shows again."""
+        if not self.chances.again or not self._draws("the feed shows something again", 2.0):
+            return 0
+        return 1 + self.draws.below(3)
+
+    def is_late(self) -> bool:
+        """Whether what is in a feed is not shown yet."""
+        return self.chances.again and self._draws("the feed is late", 2.0)
 
     def hears(self, what: str, server: Server | None, about: object) -> None:
         if self.listener is not None:
@@ -138,15 +193,17 @@ class World:
         if not self._draws(f"{what} fails", 8.0):
             return "done"
         kills: list[Fate] = ["killed"] if self.chances.kill else []
-        fate = self.random.choice([*kills, "refused", "lost", "late", "late"])
+        fates: list[Fate] = ["refused", "lost", "late", "late", *kills]
+        fate = self.draws.choice(fates)
         self.told.append(f"  {fate}")
         return fate
 
     def later(self, server: Server, put: Sequence[Block], gone: Sequence[Value]) -> None:
-        until, lands = self.now + LIFE - 0.1, True
+        life = self.chances.life
+        until, lands = self.now + life - 0.1, True
         if self.chances.faults:
-            until = self.now + self.random.choice([0.01, 0.5, LIFE - 0.1])
-            lands = self.random.random() < 0.7
+            until = self.now + self.draws.choice((0.01, life / 4, life - 0.1))
+            lands = not self.draws.chance(0.3)
         self.late.append(_Late(server, put, gone, until, lands))
         self.hears("late", server, [*(block.id for block in put), *gone])
 
@@ -156,7 +213,7 @@ class World:
         raise Killed
 
     def _draws(self, what: str, times: float) -> bool:
-        if not self.faults or self.random.random() >= self.chances.fault * times:
+        if not self.faults or not self.draws.chance(self.chances.fault * times):
             return False
         self.faults -= 1
         self.told.append(what)
@@ -176,10 +233,10 @@ class World:
 
     def _write(self) -> None:
         self.writes -= 1
-        key, drawn = self.random.choice(KEYS), self.random.random()
-        if self.chances.truncate and drawn < 0.05:
+        key = self.draws.choice(KEYS)
+        if self.chances.truncate and self.draws.chance(0.05):
             self.truncate()
-        elif drawn < 0.3:
+        elif self.draws.chance(0.25):
             self.delete(key)
         else:
             self.put(key)
@@ -215,7 +272,8 @@ class World:
     def foreign(self, side: str, key: str) -> None:
         """Somebody who takes no part writes to a side."""
         self.told.append(f"somebody else: write {key} on the {side}")
-        self.servers[side].put(key, {"": {"n": FOREIGN}})
+        self.strange += 1
+        self.servers[side].put(key, {"": {"n": -self.strange}})
 
     def _follows(self) -> bool:
         """An application without a hook goes where the control row says, once it is denied."""
@@ -251,7 +309,7 @@ class World:
         """
         held = self.held(side)
         told = {key for key in held if f"Game:{key}" in self.strangers()}
-        if held == self.history | {key: FOREIGN for key in told if held[key] == FOREIGN}:
+        if held == self.history | {key: held[key] for key in told if held[key] < 0}:
             return ""
         return f"the {side} holds {held}, and the application was told {self.history}"
 
@@ -263,12 +321,13 @@ class _Clock:
         self._world = world
 
     def monotonic(self) -> float:
-        return self._world.now
+        return self._world.now + self._world.boot
 
-    time = monotonic
+    def time(self) -> float:
+        return self._world.now + self._world.skew
 
     def monotonic_ns(self) -> int:
-        return int(self._world.now * 1e9)
+        return int(self.monotonic() * 1e9)
 
     def sleep(self, seconds: float) -> None:
         self._world.now += seconds
@@ -315,6 +374,28 @@ class _Control(Control):
         self.world.step("controlled")
 
 
+class _Quiet:
+    """A log that nobody reads."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class _Lease:
+    """The lease of a process. It ends with it, or is lost before."""
+
+    def __init__(self, world: World, *, succeeded: bool) -> None:
+        self._world = world
+        self.succeeded = succeeded
+        self.doubtful = False
+        self.lost = False
+
+    def check(self) -> None:
+        self.lost = self.lost or self._world.loses_lease()
+        if self.lost:
+            raise Interrupted("the lease ran out before it could be renewed")
+
+
 class _Opened:
     """A store with one collection."""
 
@@ -332,28 +413,53 @@ class Schedule:
 
     page = 2  # blocks in one
 
-    def __init__(self, world: World, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, world: World, patch: pytest.MonkeyPatch, *, in_memory: bool = False) -> None:
         self.world = world
-        self._clock = _Clock(world)
-        self._lease = SimpleNamespace(doubtful=False)
+        self._clock = clock = _Clock(world)
+        self._lease = _Lease(world, succeeded=False)
+        self._processes = 0
+        quiet = _Quiet()
         for module in (lane, mirror, reconcile, swap):
-            patch.setattr(module, "time", self._clock)
-            patch.setattr(module, "log", Mock())
-        patch.setattr(retry, "log", Mock())
-        patch.setattr("tenacity.wait.random", world.random)
+            patch.setattr(module, "time", clock)
+            patch.setattr(module, "log", quiet)
+        patch.setattr(retry, "log", quiet)
+        patch.setattr(mirror, "Throttle", partial(Throttle, clock=clock.monotonic))
+        patch.setattr(tenacity.wait, "random", world.draws)
         patch.setattr(swap, "subprocess", self._hooks())
         patch.setattr(points, "hook", world.step)
-        engine = sa.create_engine("sqlite://", poolclass=sa.pool.StaticPool)
-        metadata.create_all(engine)
-        self._plain = Control(engine, "test")
-        self._control = _Control(engine, "test")
-        self._control.world = world
-        self._run = self._plain.start("0001", "", "", [("Game", "a", "b")], live=True).id
+        self._live: type[LiveState] = LiveState
+        self._plain: Control
+        self._control: Control
+        if in_memory:
+            self._keep_in_memory(patch)
+        else:
+            engine = sa.create_engine("sqlite://", poolclass=sa.pool.StaticPool)
+            metadata.create_all(engine)
+            self._plain, told = Control(engine, "test"), _Control(engine, "test")
+            told.world = world
+            self._control = told
+        self._run = "run"
+        if not in_memory:
+            self._run = self._plain.start("0001", "", "", [("Game", "a", "b")], live=True).id
         world.run = self._row
         world.strangers = self.strangers
         stores = {side: cast("Store", _Opened(s)) for side, s in world.servers.items()}
         move = Move("Game", target=At("target", "games"))
         self._route = open_route(0, move, At("source", "games"), stores.__getitem__)
+
+    def _keep_in_memory(self, patch: pytest.MonkeyPatch) -> None:
+        world, rows = self.world, Rows(BEGUN)
+
+        def ends() -> None:
+            world.hears("committed", None, None)
+            world.step("controlled")
+
+        self._plain = MemoryControl(rows)
+        self._control = MemoryControl(rows, partial(world.step, "control"), ends)
+        self._live = MemoryLive
+        patch.setattr(mirror, "LiveState", MemoryLive)
+        patch.setattr(mirror, "read_pace", memory_pace)
+        patch.setattr(holders, "Gateways", MemoryGateways)
 
     def _row(self) -> tuple[str, str]:
         run = self._plain.run(self._run)
@@ -370,9 +476,13 @@ class Schedule:
 
     def _process(self) -> Mirror:
         """A new process, which finds the lease of one that was killed, or left it in doubt."""
-        world = self.world
-        succeeded, world.dead, world.stopping = world.dead or self._lease.doubtful, False, False
-        self._lease = SimpleNamespace(check=lambda: None, succeeded=succeeded, doubtful=False)
+        world, before = self.world, self._lease
+        succeeded = world.dead or before.doubtful or before.lost
+        world.dead = world.stopping = False
+        self._lease = _Lease(world, succeeded=succeeded)
+        self._processes += 1
+        if world.chances.clocks:
+            world.boot = 1000.0 * (self._processes % 2)  # each on a host of its own
         world._land()
         plan = SimpleNamespace(
             moves=[SimpleNamespace(page=self.page, ranges=2, read=0, fresh=True)], revision="0001"
@@ -383,7 +493,7 @@ class Schedule:
             cast("Any", self._lease), 1,
             retry=retry.Retry(stop=stop), stop=stop,
         )  # fmt: skip
-        return Mirror(scene, LIFE)
+        return Mirror(scene, world.chances.life)
 
     def work(self, enough: Callable[[], bool]) -> None:
         """The owner, and its successors, until something is reached."""
@@ -393,6 +503,7 @@ class Schedule:
             except Killed:
                 self.world.told.append("a successor starts")
             except MigratorError as error:
+                self.world.hears("killed", None, None)
                 self.world.told.append(f"the process ended: {error}; another one starts")
             else:
                 return
@@ -400,7 +511,7 @@ class Schedule:
 
     def ask(self, phase: Phase) -> bool:
         """Ask for a phase until it is answered; whether it was reached."""
-        live = LiveState(self._plain, self._run)
+        live = self._live(self._plain, self._run)
         terms: dict[str, object] = {"hook": "stop"} if self.world.hook else {}
         number = live.ask(phase.value, terms)
         self.world.told.append(f"asked for {phase.words}")
@@ -427,13 +538,14 @@ class Schedule:
 
     def lose_flip(self) -> None:
         """The next flip has no answer, and may be carried out late."""
-        self._control.loses_flip = True
+        cast("_Control", self._control).loses_flip = True
 
     def flip_late(self) -> None:
         """The control database carries that flip out, unless its condition holds no more."""
-        assert self._control.lost is not None
+        lost = cast("_Control", self._control).lost
+        assert lost is not None
         with suppress(Refused):
-            self._control.lost(self._plain)
+            lost(self._plain)
 
     def compared(self) -> None:
         """As the comparison does, which has tests of its own."""
@@ -457,14 +569,21 @@ class Schedule:
         self.world.writes, self.world.faults = self.world.chances.writes, self.world.chances.faults
 
 
-def filled(seed: int, patch: pytest.MonkeyPatch, chances: Chances) -> Schedule:
+def filled(
+    seed: int,
+    patch: pytest.MonkeyPatch,
+    chances: Chances,
+    given: Decisions | None = None,
+    *,
+    in_memory: bool = False,
+) -> Schedule:
     """A schedule whose source holds some blocks."""
-    world = World(seed, chances)
-    for key in KEYS[: world.random.randrange(1, len(KEYS) + 1)]:
+    world = World(seed, chances, given)
+    for key in KEYS[: 1 + world.draws.below(len(KEYS))]:
         world.version += 1
         world.servers["source"].put(key, {"": {"n": world.version}})
         world.history[key] = world.version
-    return Schedule(world, patch)
+    return Schedule(world, patch, in_memory=in_memory)
 
 
 def level(patch: pytest.MonkeyPatch, *, hook: bool = False) -> Schedule:

@@ -43,6 +43,12 @@ class Drawn(Protocol):
     def flip(self, what: str) -> bool:
         """Whether something happens that need not."""
 
+    def repeats(self) -> int:
+        """How many events of before a feed shows again."""
+
+    def is_late(self) -> bool:
+        """Whether what is in a feed is not shown yet."""
+
     def kill(self) -> None:
         """The process ends here."""
 
@@ -262,12 +268,16 @@ class ServerFeed:
         if server.world.flip("poll"):
             raise Transient("the feed broke", where=str(server.at))
         events = server.log[self._at : self._at + 3]
+        if events and server.world.is_late():
+            events = []
+        first = self._at - (server.world.repeats() if events else 0)
         server.world.hears("polled", server, self._at + len(events))
         if not events:
             server.world.wait(seconds)
             server.world.step("idle")
             return None
         self._at += len(events)
+        events = server.log[max(first, server.begins) : self._at]
         return Touches(
             [Touch(event.key, event.deleted) for event in events if event.key is not None],
             [self._reign, self._at],

@@ -27,6 +27,23 @@ def test_a_request_on_its_way_is_outwaited_after_an_end_in_good_order(
     ends_equal(schedule)
 
 
+def test_a_successor_that_ends_while_it_outwaits_leaves_that_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+
+    def ends() -> None:
+        world.put("0")
+        world.stopping = True
+
+    world.put("0")
+    world.fates.append("killed")
+    world.script["write"] = lambda: world.script.update(sleep=ends)
+
+    ends_equal(schedule)
+
+
 @pytest.mark.parametrize("fate", ["refused", "lost", "late"])
 def test_a_foreign_write_is_told_also_after_a_request_that_failed(
     fate: Fate, monkeypatch: pytest.MonkeyPatch
