@@ -145,6 +145,7 @@ class Lane:
             self.scene.run.id, "feed lost", cls=self.route.cls, side=side, why=error.what
         )
         self.scan()
+        self._suspects.clear()
         reading = self._readings[side]
         self.scene.retry(reading.journal.drop)
         start = self.scene.retry(reading.journal.prepare)
@@ -174,6 +175,8 @@ class Lane:
         self._clear(given)
         self.lag = given.age + (time.monotonic() - began)
         self._readings[primary].marks.extend(given.marks)
+        # Also while the application writes all the time: it may never leave a pause for this.
+        self._scan(primary)
         return True
 
     def _gather(self, side: str, seconds: float) -> Touches | None:
@@ -247,7 +250,8 @@ class Lane:
         if self._strange:
             found = self.reconciler.foreign(primary, list(self._strange.values()))
             self._strange.clear()
-            if found:
+            # Until all is scanned anew, what a lost feed did not show explains it as well.
+            if found and not self.scanning:
                 self._suspect(primary, found)
         if self._overheard is not None:
             self._acknowledge(side, Touches(position=self._overheard))

@@ -37,6 +37,10 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True):
         return self.number, self.attempt
 
 
+# Made here: two threads that decode a type for the first time, both at once, can crash msgspec.
+_DECODER = msgspec.json.Decoder(Epoch)
+
+
 def to_text(epoch: Epoch) -> str:
     """As a store holds it."""
     return msgspec.json.encode(epoch).decode()
@@ -45,7 +49,7 @@ def to_text(epoch: Epoch) -> str:
 def from_text(text: str) -> Epoch | None:
     """What a store holds; None for what is none."""
     try:
-        return msgspec.json.decode(text.encode(), type=Epoch)
+        return _DECODER.decode(text.encode())
     except msgspec.DecodeError:
         return None
 

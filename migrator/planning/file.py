@@ -18,6 +18,11 @@ class _Head(msgspec.Struct):
     format: int
 
 
+# Made here: two threads that decode a type for the first time, both at once, can crash msgspec.
+_HEAD = msgspec.json.Decoder(_Head)
+_PLAN = msgspec.json.Decoder(Plan)
+
+
 def sealed(plan: Plan) -> Plan:
     """The plan with the digest of all that it says."""
     return msgspec.structs.replace(plan, digest=_digest(msgspec.to_builtins(plan)))
@@ -39,9 +44,9 @@ def decode_plan(data: bytes, where: str) -> Plan:
     """The plan in a file. Raises Refused for a corrupt or foreign one, one that was changed after
     it was made, or a newer format."""
     try:
-        head = msgspec.json.decode(data, type=_Head)
+        head = _HEAD.decode(data)
         if head.format <= FORMAT:
-            plan = msgspec.json.decode(data, type=Plan)
+            plan = _PLAN.decode(data)
             _check_digest(plan, msgspec.json.decode(data), where)
             return plan
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
