@@ -101,7 +101,8 @@ class Reconciler:
         found = self._found = []
         self._at_once = tell
         try:
-            self.mirrored(primary, touches)
+            # Deletes by somebody else are none of the application's.
+            self.mirrored(primary, [Touch(touch.key) for touch in touches])
         finally:
             self._found, self._at_once = None, False
         return found
@@ -317,10 +318,16 @@ class Reconciler:
         writes: list[Block] = []
         gone: list[Block | None] = []
         refused: list[Value] = []
+        aside = self._known_aside()
+        left: set[bytes] = set()
         for key, new, old in zip(keys, news, olds, strict=True):
             if new is None:
-                gone.append(old)
                 self._differs(None, old)
+                if quarantine_key(key) in aside and encode(key) not in deleted:
+                    # It never reached the target: nobody deleted it there.
+                    left.add(encode(key))
+                else:
+                    gone.append(old)
                 continue
             try:
                 back = self._back(new, old, fresh=encode(key) in deleted)
@@ -344,6 +351,9 @@ class Reconciler:
             refused.append(block.id)
             done.aside += 1
         self._strike(keys, refused)
+        self._remember([key for key in keys if encode(key) not in left], set(map(encode, refused)))
+        left.update(map(encode, refused))
+        self._take_up([key for key in keys if encode(key) not in left])
         return done
 
     def _strike(self, keys: Sequence[Value], refused: Sequence[Value]) -> None:
@@ -351,7 +361,6 @@ class Reconciler:
         if self._ledger is None:
             number = self.route.number
             self._ledger = {item.key for item in self.live.ledger() if item.move == number}
-        self._remember(keys, set(map(encode, refused)))
         self._ledger |= (lost := set(map(quarantine_key, refused)))
         done = self._ledger.intersection(map(quarantine_key, keys)) - lost
         if done:
@@ -418,13 +427,17 @@ class Reconciler:
 
     def _take_up(self, keys: Sequence[Value]) -> None:
         """A later write of a key takes it out of quarantine."""
-        control, run, number = self.scene.control, self.scene.run.id, self.route.number
+        aside = self._known_aside()
+        for key in aside.intersection(map(quarantine_key, keys)):
+            self.scene.control.take_up(self.scene.run.id, self.route.number, key)
+            aside.discard(key)
+
+    def _known_aside(self) -> set[str]:
+        """The keys in quarantine; asked once, for nobody but the owner of a live run changes it."""
         if self._aside is None:
-            # Asked once: nobody but the owner of a live run changes it.
-            self._aside = {q.key for q in control.quarantined(run) if q.move == number}
-        for key in self._aside.intersection(map(quarantine_key, keys)):
-            control.take_up(run, number, key)
-            self._aside.discard(key)
+            found = self.scene.control.quarantined(self.scene.run.id)
+            self._aside = {item.key for item in found if item.move == self.route.number}
+        return self._aside
 
     def _enter(self, key: Value, reason: str, path: str) -> None:
         item = Quarantined(

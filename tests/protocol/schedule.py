@@ -412,6 +412,7 @@ class Schedule:
     """A run of the engine in a world."""
 
     page = 2  # blocks in one
+    accepts: Sequence[str] = ()  # keys that may be left out, by name
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, *, in_memory: bool = False) -> None:
         self.world = world
@@ -513,6 +514,7 @@ class Schedule:
         """Ask for a phase until it is answered; whether it was reached."""
         live = self._live(self._plain, self._run)
         terms: dict[str, object] = {"hook": "stop"} if self.world.hook else {}
+        terms["accept_keys"] = self.accepts
         number = live.ask(phase.value, terms)
         self.world.told.append(f"asked for {phase.words}")
         self.work(lambda: live.answered(number) is not None)

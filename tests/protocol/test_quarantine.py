@@ -1,0 +1,148 @@
+"""What the target does not take stays on the source over a cut-over, and whatever comes after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from migrator.model.phase import Phase
+from tests.protocol.schedule import FOREIGN, Schedule, World, equal, level, reach
+
+Patch = pytest.MonkeyPatch
+ASIDE = "0"
+
+
+def _left_out(patch: Patch, *, hook: bool = False) -> Schedule:
+    """A cut-over that left out a block, accepted by its name."""
+    schedule = level(patch, hook=hook)
+    schedule.world.put(ASIDE, large=True)
+    schedule.settle()
+    schedule.accepts = [f"Game:{ASIDE}"]
+    reach(schedule, Phase.CUT_OVER)
+    return schedule
+
+
+def _is_apart(schedule: Schedule) -> None:
+    """The source holds all, the target all but that block."""
+    world = schedule.world
+    assert schedule.aside() == [f"Game:{ASIDE}"]
+    assert world.held("source") == world.history
+    assert world.held("target") == {k: n for k, n in world.history.items() if k != ASIDE}
+
+
+def _time_passes(world: World) -> None:
+    world.now += 60
+
+
+def _source_is_lost(world: World) -> None:
+    world.servers["source"].lose_feed()
+
+
+def _target_is_lost(world: World) -> None:
+    world.servers["target"].lose_feed()
+
+
+@pytest.mark.parametrize("happens", [_time_passes, _source_is_lost, _target_is_lost])
+def test_a_block_in_quarantine_outlives_what_comes_after_a_cut_over(
+    happens: Callable[[World], None], monkeypatch: Patch
+) -> None:
+    schedule = _left_out(monkeypatch)
+    for phase in (Phase.SHADOW_READ, Phase.CUT_OVER):
+        happens(schedule.world)
+        schedule.settle()
+        _is_apart(schedule)
+
+        reach(schedule, phase)
+        happens(schedule.world)
+        schedule.settle()
+        _is_apart(schedule)
+
+
+def test_the_owner_that_set_a_block_aside_leaves_it_alone_after_the_flip(
+    monkeypatch: Patch,
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+    schedule.accepts = [f"Game:{ASIDE}"]
+    world.script["swap.armed"] = lambda: world.put(ASIDE, large=True)
+    # Late enough to try once more what was refused.
+    world.script["swap.released"] = lambda: _time_passes(world)
+
+    assert schedule.ask(Phase.CUT_OVER)
+
+    schedule.settle()
+    _is_apart(schedule)
+
+
+def test_a_block_that_is_mended_after_a_rollback_goes_over(monkeypatch: Patch) -> None:
+    schedule = _left_out(monkeypatch)
+    reach(schedule, Phase.SHADOW_READ)
+    schedule.world.put(ASIDE)
+    schedule.settle()
+
+    assert schedule.aside() == []
+    equal(schedule.world)
+
+
+# ---------------------------------------------------------------------- once the primary has it
+
+
+def test_a_write_of_the_key_to_the_primary_takes_it_out_of_quarantine(monkeypatch: Patch) -> None:
+    schedule = _left_out(monkeypatch)
+    schedule.world.put(ASIDE)
+    schedule.settle()
+
+    assert schedule.aside() == []
+    equal(schedule.world)
+
+    schedule.world.delete(ASIDE)
+    schedule.settle()
+
+    equal(schedule.world)
+
+
+def test_a_key_that_was_written_and_deleted_at_once_is_gone_from_both_sides(
+    monkeypatch: Patch,
+) -> None:
+    schedule = _left_out(monkeypatch)
+    schedule.world.put(ASIDE)
+    schedule.world.delete(ASIDE)
+    schedule.settle()
+
+    assert schedule.aside() == []
+    equal(schedule.world)
+
+
+# ---------------------------------------------------------------------- by somebody else
+
+
+def test_a_foreign_write_of_the_key_to_the_old_side_is_told_and_left(monkeypatch: Patch) -> None:
+    # Stopped by a hook: no fence denies it.
+    schedule = _left_out(monkeypatch, hook=True)
+    schedule.world.foreign("source", ASIDE)
+    schedule.settle()
+
+    assert schedule.strangers() == [f"Game:{ASIDE}"]
+    assert schedule.world.held("source")[ASIDE] == FOREIGN
+
+
+@pytest.mark.parametrize("step", ["swap.drained", "swap.flipped"])
+def test_a_foreign_key_that_came_and_went_during_a_swap_takes_no_block_along(
+    step: str, monkeypatch: Patch
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+    world.put(ASIDE, large=True)
+    schedule.settle()
+    schedule.accepts = [f"Game:{ASIDE}"]
+
+    def came_and_went() -> None:
+        world.foreign("target", ASIDE)
+        world.servers["target"].remove(ASIDE)
+
+    world.script[step] = came_and_went
+    reach(schedule, Phase.CUT_OVER)
+    schedule.settle()
+
+    _is_apart(schedule)
