@@ -274,8 +274,8 @@ class Follower:
         try:
             self._agrees(seen)
         except Refused:
-            self._look()  # a run may have begun, or the sides been swapped, in between
             try:
+                self._look()  # a run may have begun, or the sides been swapped, in between
                 if self.standing == seen:
                     raise
                 self._agrees(self.standing)

@@ -7,7 +7,7 @@ from itertools import islice
 
 from migrator.errors import MigratorError, Refused
 from migrator.exchange import Change, is_still
-from migrator.journal import Journal
+from migrator.journal import Journal, Note
 from migrator.model.block import Address, Block, Patch
 from migrator.model.move import At
 from migrator.model.rules import Entries
@@ -30,6 +30,7 @@ from migrator.stores.redis.keyed import KeysForm
 from migrator.stores.redis.listing import Walker
 from migrator.stores.redis.names import Damaged
 from migrator.stores.redis.native import NativeForm, parts_of
+from migrator.stores.redis.note import RedisNote
 from migrator.stores.redis.wire import Unit, Wire
 
 REGISTRY = b"_migrator:collections"
@@ -154,6 +155,10 @@ class RedisCollection:
     def journal(self, name: str) -> Journal:
         """The replication stream; only its markers tell runs apart."""
         return RedisJournal(self._wire, self._form, names.id_of, name)
+
+    def note(self, name: str) -> Note:
+        """The note of this name, in the same database."""
+        return RedisNote(self._wire, name)
 
     # ------------------------------------------------------------ the collection itself
 
