@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from migrator.model.phase import Phase
-from tests.protocol.schedule import FOREIGN, Schedule, World, equal, level, reach
+from tests.protocol.schedule import Schedule, World, equal, level, reach
 
 Patch = pytest.MonkeyPatch
 ASIDE = "0"
@@ -124,7 +124,7 @@ def test_a_foreign_write_of_the_key_to_the_old_side_is_told_and_left(monkeypatch
     schedule.settle()
 
     assert schedule.strangers() == [f"Game:{ASIDE}"]
-    assert schedule.world.held("source")[ASIDE] == FOREIGN
+    assert schedule.world.held("source")[ASIDE] < 0  # of somebody else
 
 
 @pytest.mark.parametrize("step", ["swap.drained", "swap.flipped"])
