@@ -120,8 +120,15 @@ def test_a_key_that_was_written_and_deleted_at_once_is_gone_from_both_sides(
 def test_a_foreign_write_of_the_key_to_the_old_side_is_told_and_left(monkeypatch: Patch) -> None:
     # Stopped by a hook: no fence denies it.
     schedule = _left_out(monkeypatch, hook=True)
-    schedule.world.foreign("source", ASIDE)
-    schedule.settle()
+    turns = iter(range(100))
+
+    def looks() -> bool:
+        turn = next(turns)
+        if turn == 50:  # the re-scan of its start is done
+            schedule.world.foreign("source", ASIDE)
+        return turn == 99
+
+    schedule.work(looks)
 
     assert schedule.strangers() == [f"Game:{ASIDE}"]
     assert schedule.world.held("source")[ASIDE] < 0  # of somebody else
