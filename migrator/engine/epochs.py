@@ -19,6 +19,7 @@ from migrator.engine.points import reached
 from migrator.errors import Refused, Transient
 from migrator.journal import Note, note_of
 from migrator.model.epoch import Epoch, differs, from_text, to_text
+from migrator.model.phase import Phase
 
 if TYPE_CHECKING:
     from migrator.engine.work import Scene
@@ -164,8 +165,8 @@ class Epochs:
 
     def drop(self) -> None:
         """Remove what is noted, where it is this run's."""
-        if not self.notes:
-            return
+        if self._run.phase is Phase.PLANNED:
+            return  # nothing was made yet, perhaps not even the target's file
         # Noted first: a crash in between leaves a run that no longer looks for them.
         self._scene.control.record(self._run.id, NOTED, kept=False)
         for each in self.notes:
