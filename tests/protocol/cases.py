@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tests.protocol import cutover, mirror
+from tests.protocol import cutover, mirror, writing
 from tests.protocol.checker import Found, Machine, explore
 from tests.protocol.cutover import Cutover
 from tests.protocol.mirror import Mirror
+from tests.protocol.writing import Brackets, Stamps
 
 _MOVES = mirror.Bounds(start=(0, 1), homes=((0, 1, -1), (0, 1, -1)), equal=True)
 _ONE_KEY = mirror.Bounds(start=(0,), homes=((0, -1),))
 _FLIPS = cutover.Bounds(writes=1, flips=2)
+_NOTING = writing.NotingBounds
 
-WORLDS: Mapping[str, mirror.Bounds | cutover.Bounds] = {
+Bounds = mirror.Bounds | cutover.Bounds | writing.NotingBounds | writing.StampBounds
+
+WORLDS: Mapping[str, Bounds] = {
     # One key while it is copied: updates, deletes and re-inserts, a crash, a lost answer.
     "page": _ONE_KEY._replace(pages=(1,), crashes=1, unknowns=1),
     # Two rows that move between two mirror keys; the feed carries old values, or it does not.
@@ -28,6 +32,16 @@ WORLDS: Mapping[str, mirror.Bounds | cutover.Bounds] = {
     ),
     # A feed that shows commits before they can be read.
     "early feed": _ONE_KEY._replace(late=True, equal=True),
+    # Touches that are brackets: a gateway dies, sleeps, or has no answer; and a copy begins.
+    "brackets": _NOTING(),
+    "brackets, crash": _NOTING(faults=("gateway.crash",)),
+    "brackets, no answer": _NOTING(faults=("gateway.unknown", "call.partly")),
+    "brackets, sleep": _NOTING(faults=("gateway.sleeps",)),
+    "brackets, copied": _NOTING(faults=("gateway.crash",), copies=True),
+    # A store where the later stamp wins, and appends.
+    "owner's clock ahead": writing.StampBounds(clocks=(3, 0)),
+    "gateway's clock ahead": writing.StampBounds(clocks=(0, 3)),
+    "appends": writing.StampBounds(writes=1, appends=True, faults=("append.unknown",)),
     # Cut-over and rollback; then with one thing that goes wrong, or two.
     "there and back": cutover.Bounds(flips=2),
     "two gateways": cutover.Bounds(gateways=2),
@@ -84,6 +98,16 @@ MISSED_IN: Mapping[str, str] = {
     "cutover.marker": "there and back",
     "cutover.idle": "foreign",
     "cutover.start": "there and back",
+    "R8.age": "brackets, crash",
+    "R8.closing": "brackets, sleep",
+    "R8.life": "brackets, crash",
+    "R8.settle": "brackets, no answer",
+    "R8.window": "brackets",
+    "R9.knows": "brackets, copied",
+    "R9.life": "brackets, copied",
+    "R10.stamp": "owner's clock ahead",
+    "R10.tombstone": "owner's clock ahead",
+    "R12": "appends",
 }
 
 
@@ -92,6 +116,10 @@ def machine(world: str, without: Iterable[str] = ()) -> Machine[Any]:
     bounds = WORLDS[world]
     if isinstance(bounds, mirror.Bounds):
         return Mirror(bounds, without)
+    if isinstance(bounds, writing.NotingBounds):
+        return Brackets(bounds, without)
+    if isinstance(bounds, writing.StampBounds):
+        return Stamps(bounds, without)
     return Cutover(bounds, without)
 
 

@@ -84,7 +84,7 @@ def test_shrinking_leaves_what_the_failure_needs() -> None:
 def test_shrinking_ends_where_nothing_smaller_fails() -> None:
     tried: list[Decisions] = []
 
-    def fails(given: Decisions) -> Decisions | None:
+    def fails(given: Decisions) -> None:
         tried.append(given)
 
     assert shrink({STEP: 1, 2 * STEP: 1}, fails) == {STEP: 1, 2 * STEP: 1}
