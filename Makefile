@@ -47,7 +47,7 @@ lock: install ## Resolve the newest packages into the lock files; UPGRADE= keeps
 	@$(REQUIRES) > build/build.in
 	@$(REQUIRES) dev > build/dev.in
 	$(COMPILE) $(UPGRADE) --extra postgresql --extra mysql --extra mongo --extra redis \
-	  --extra dynamodb --extra cassandra --extra metrics --extra testing \
+	  --extra dynamodb --extra cassandra --extra metrics --extra serve --extra testing \
 	  --output-file requirements-dev.lock pyproject.toml build/dev.in
 	cp requirements-dev.lock requirements.lock
 	$(COMPILE) --output-file requirements.lock pyproject.toml build/build.in

@@ -43,6 +43,7 @@ COMMANDS = {
     "finish": "runs",
     "repair": "repairing",
     "drill": "drills",
+    "serve": "serving",
     "log": "look",
     "quarantine": "runs",
 }

@@ -90,6 +90,18 @@ def _option(name: str, **more: Any) -> Callable[[F], F]:
     return click.option(name, expose_value=False, callback=_keep, envvar=envvar, **more)
 
 
+def address(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[str, int] | None:
+    """``[HOST:]PORT``; without a host nobody but this machine can ask."""
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) < 65_536):
+        raise click.BadParameter(f"{text!r} is no [HOST:]PORT", context, parameter)
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
 def swap_options(command: F) -> F:
     """Add the options of a swap of the sides of a live move; the command gets ``swap``."""
 

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from migrator.cli.asking import choose, confirm, need_terminal
-from migrator.cli.options import Options, global_options, pass_options, swap_options
+from migrator.cli.options import (
+    Options,
+    address,
+    global_options,
+    pass_options,
+    swap_options,
+)
 from migrator.cli.output import tell, tell_all, tell_json
 from migrator.cli.signals import stoppable
 from migrator.errors import Mismatch, Refused, Usage
@@ -65,21 +71,9 @@ def _with_keys(swap: SwapTerms, keys: tuple[str, ...], *, dry_run: bool = False)
     return replace(swap, accept_keys=keys, dry_run=dry_run)
 
 
-def _address(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> tuple[str, int] | None:
-    """``[HOST:]PORT``; without a host nobody but this machine can ask."""
-    if text is None:
-        return None
-    host, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdecimal() and int(port) < 65_536):
-        raise click.BadParameter(f"{text!r} is no [HOST:]PORT", context, parameter)
-    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
-
-
 @click.command("mirror")
 @click.argument("revision", required=False)
-@click.option("--metrics", callback=_address, metavar="[HOST:]PORT",
+@click.option("--metrics", callback=address, metavar="[HOST:]PORT",
               help="Serve figures to Prometheus there; without HOST on loopback.")  # fmt: skip
 @global_options
 @pass_options

@@ -6,6 +6,7 @@ leases after that. So a gateway whose lease the owner does not see has seen the 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -97,12 +98,16 @@ class Gateways:
             return Standing()
         return Standing(row[0], row[1], Phase(row[2]), *row[3:])
 
-    def enter(self, instance: str, cls: str, seconds: float) -> None:
-        """Announce a gateway that has seen nothing yet. Look at the standing only after that."""
+    def enter(self, instance: str, cls: str, seconds: float, *, away: bool = False) -> None:
+        """Announce a gateway that has seen nothing yet. Look at the standing only after that.
+
+        ``away``: who holds the lease is no process that this host could look for.
+        """
+        holder = json.dumps({"boot": "", "pid": 0, "started": ""}) if away else _me()
         with self._control.transaction() as c:
             c.execute(
                 gateway.insert().values(
-                    instance=instance, env=self._control.env, cls=cls, holder=_me(), counter=0,
+                    instance=instance, env=self._control.env, cls=cls, holder=holder, counter=0,
                     seconds=seconds, run="", phase=Phase.PLANNED.value, epoch=0, attempt=0,
                     acknowledged=0,
                 )

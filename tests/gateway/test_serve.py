@@ -1,0 +1,273 @@
+"""``migrator serve``: a real process, asked over HTTP as an application of any language is."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from migrator import commands
+from migrator.cli import main
+from migrator.gateway import Gateway
+from migrator.model.phase import Phase
+from migrator.state.gateways import Gateways, has_acknowledged, is_armed
+from tests.engine.games import source, target
+from tests.gateway.kit import QUICK, Owner, make_project, until
+
+TOKEN = "a-token-of-the-tests-0123456789"
+
+
+@dataclass
+class Served:
+    """A service, and what asks it."""
+
+    config: Path
+    address: str
+    process: subprocess.Popen[str]
+
+    def ask(
+        self, method: str, path: str, body: object = None, *, token: str = f"Bearer {TOKEN}"
+    ) -> tuple[int, Any, http.client.HTTPResponse]:
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        data = body if isinstance(body, bytes) else json.dumps(body) if body is not None else None
+        connection.request(method, path, data, {"Authorization": token})
+        answer = connection.getresponse()
+        told = json.loads(answer.read())
+        connection.close()
+        return answer.status, told, answer
+
+    def call(self, name: str, **body: object) -> tuple[int, Any]:
+        return self.ask("POST", f"/v1/classes/Game/{name}", body)[:2]
+
+
+def start(config: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "migrator", "serve", "Game", "--config", str(config),
+         "--env", "test", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "MIGRATOR_SERVE_TOKEN": TOKEN},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    config = make_project(tmp_path_factory.mktemp("serve"))
+    with commands.Project(config, "test") as project:
+        source(project).create()
+        target(project).create()
+    process = start(config, "--listen", "0", "--format", "json")
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate(timeout=60)[1]
+    yield Served(config, urlsplit(json.loads(line)["url"]).netloc, process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+@pytest.fixture
+def owner(served: Served) -> Iterator[Owner]:
+    """A run of the class, taken back at the end, so that the next test finds none."""
+    with commands.Project(served.config, "test") as project:
+        made = Owner(project)
+        yield made
+        if made.run.fence:
+            made.release()
+        made.control.advance(made.run, Phase.ABORTED)
+
+
+def test_an_aggregate_goes_in_and_comes_out_with_its_kinds(served: Served) -> None:
+    value = {
+        "id": "1",
+        "ref": "Player:mary",
+        "big": "9007199254740993",
+        "rounds": [{"moves": ["q1"]}],
+    }
+    tags = {"value.ref": "reference", "value.big": "decimal"}
+    status, put = served.call("put", id="1", value=value, expected=None, tags=tags)
+    assert (status, put.keys()) == (200, {"version"})
+    status, found = served.call("get", id="1")
+    assert (status, found["found"], found["version"]) == (200, True, put["version"])
+    assert (found["value"], found["tags"]) == (value, tags)
+    with Gateway.open("Game", served.config, "test", terms=QUICK) as games:
+        there = games.get("1")
+        assert there is not None
+        assert there.version == put["version"]  # the very same, kinds and all
+        assert type(there.value["ref"]).__name__ == "Ref"
+    status, after = served.call("append", id="1", path="rounds", item={"moves": ["q2"]})
+    assert (status, len(after["value"]["rounds"])) == (200, 2)
+    status, after = served.call(
+        "update", id="1", set={"other": "Player:ann"}, remove=["big"], expected=after["version"],
+        tags={"set.other": "reference"},
+    )  # fmt: skip
+    assert status == 200
+    assert after["tags"] == {"value.ref": "reference", "value.other": "reference"}
+    status, entries = served.call("get_entries", id="1", paths=["rounds[1].moves", "no"])
+    assert (status, entries) == (200, {"found": True, "entries": {"rounds[1].moves": ["q2"]}})
+    assert served.call("delete", id="1", expected=after["version"]) == (200, {})
+    assert served.call("get", id="1") == (200, {"found": False})
+    assert served.call("get_entries", id="1", paths=["a"]) == (200, {"found": False})
+
+
+def test_a_condition_that_does_not_hold_is_409(served: Served) -> None:
+    _, first = served.call("put", id="2", value={"n": 1})
+    served.call("put", id="2", value={"n": 2}, expected=first["version"])
+    for name, more in (
+        ("put", {"value": {}}), ("update", {"set": {"n": 3}}), ("delete", {}),
+        ("append", {"path": "n", "item": 1}),
+    ):  # fmt: skip
+        status, told = served.call(name, id="2", expected=first["version"], **more)
+        assert (status, told["error"], told["where"]) == (409, "conflict", "Game:2")
+        assert "nothing was written" in told["what"]
+    assert served.call("get", id="2")[1]["value"] == {"n": 2}
+
+
+@pytest.mark.parametrize(
+    "token", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN, "Bearer é"]
+)
+def test_without_the_token_there_is_nothing(served: Served, token: str) -> None:
+    for method, path in (("POST", "/v1/classes/Game/get"), ("GET", "/v1/classes/Game")):
+        status, told, answer = served.ask(method, path, {"id": "1"}, token=token)
+        assert (status, told["error"]) == (401, "unauthorized")
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+        assert "found" not in told
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status", "told"),
+    [
+        ("get", b"{", 400, "no JSON"),
+        ("get", b"[]", 400, "the body is an object"),
+        ("get", b"", 400, "id is missing"),
+        ("get", b'{"id": NaN}', 400, "NaN has a tag of its own"),
+        ("get", b"[" * 100_000, 400, "no JSON"),
+        ("get", {"id": "1", "key": 1}, 400, "no key 'key'"),
+        ("get", {"id": "1", "tags": {"id": 3}}, 400, "tags is an object"),
+        ("get", {"id": "1", "tags": {"": "text"}}, 400, "does not fit what is at the whole"),
+        ("get", {"id": "1", "tags": {"id": "uuid"}}, 400, "does not fit what is at id"),
+        ("put", {"id": "1", "value": {"n": "x"}, "tags": {"value.n": "decimal"}}, 400, "value.n"),
+        ("get", {"id": "1", "tags": {"a..b": "decimal"}}, 400, "tags"),
+        ("put", {"id": "1"}, 400, "value is missing"),
+        ("put", {"id": "1", "value": []}, 400, "value is an object"),
+        ("put", {"id": "1", "value": {}, "expected": 3}, 400, "expected is a version"),
+        ("put", {"id": "1", "value": {}, "wait": "yes"}, 400, "wait is true or false"),
+        ("put", {"id": "1", "value": {}, "expires": "soon"}, 400, "expires is milliseconds"),
+        ("update", {"id": "1", "remove": "a"}, 400, "remove is a list"),
+        ("update", {"id": "nobody", "set": {"a": 1}}, 422, "there is no such aggregate"),
+        ("append", {"id": "nobody", "path": "a..b", "item": 1}, 422, "no access path"),
+        ("burn", {"id": "1"}, 404, "there is no call burn"),
+    ],
+)
+def test_what_is_no_call(served: Served, name: str, body: Any, status: int, told: str) -> None:
+    found, answer, _ = served.ask("POST", f"/v1/classes/Game/{name}", body)
+    assert (found, told in answer["what"]) == (status, True), answer
+
+
+def test_what_is_not_here(served: Served) -> None:
+    status, told, _ = served.ask("POST", "/v1/classes/Player/get", {"id": "1"})
+    assert (status, "known: Game" in told["what"]) == (404, True)
+    assert served.ask("GET", "/elsewhere")[0] == 404
+    assert served.ask("GET", "/v1/classes/Game/get")[0] == 405
+    assert served.ask("GET", "/v1/classes")[1] == {"classes": ["Game"]}
+
+
+def test_a_lease_over_http_keeps_the_fence_waiting(served: Served, owner: Owner) -> None:
+    at = "/v1/classes/Game"
+    assert served.ask("GET", at)[1]["phase"] == "shadow_read"
+    status, lease, _ = served.ask("POST", f"{at}/leases", {"seconds": 30})
+    assert (status, lease["seconds"], lease["stopped"], lease["primary"]) == (
+        201, 30, False, "source",
+    )  # fmt: skip
+    mine, leases = f"{at}/leases/{lease['lease']}", Gateways(owner.control)
+
+    def held() -> Any:
+        return next(x for x in leases.leases(["Game"]) if x.instance == lease["lease"])
+
+    owner.run = owner.live.arm(owner.run)
+    assert not is_armed(owner.run)(held())
+    assert served.ask("PUT", mine, {"seconds": 30})[1]["seconds"] == 1
+    assert is_armed(owner.run)(held())
+    assert served.ask("POST", f"{mine}/acknowledge", {"attempt": owner.run.attempt})[0] == 409
+    owner.run = owner.live.raise_fence(owner.run)
+    status, told, _ = served.ask("PUT", mine)
+    assert (status, told["stopped"], told["attempt"]) == (200, True, owner.run.attempt)
+    assert not has_acknowledged(owner.run)(held())
+    assert served.ask("POST", f"{mine}/acknowledge", {"attempt": 0})[0] == 409
+    answer = served.ask("POST", f"{mine}/acknowledge", {"attempt": owner.run.attempt})
+    assert answer[:2] == (200, {"acknowledged": owner.run.attempt})
+    assert has_acknowledged(owner.run)(held())
+    assert served.ask("DELETE", mine)[0] == 200
+    assert served.ask("PUT", mine)[0] == 404
+    ours = next(x for x in leases.leases(["Game"]) if x.instance != lease["lease"])
+    assert served.ask("DELETE", f"{at}/leases/{ours.instance}")[0] == 404  # the service's own
+    assert ours.instance in {x.instance for x in leases.leases(["Game"])}
+
+
+def test_a_write_under_the_fence_waits_and_then_says_when_to_try_again(
+    served: Served, owner: Owner
+) -> None:
+    owner.arm()
+    owner.fence()
+    told: list[Any] = []
+
+    def put() -> None:
+        told.append(served.ask("POST", "/v1/classes/Game/put", {"id": "9", "value": {}}))
+
+    writer = threading.Thread(target=put)
+    writer.start()
+    assert served.call("get", id="9") == (200, {"found": False})  # reads go on
+    writer.join(60)
+    ((status, stopped, answer),) = told
+    assert (status, stopped["error"], answer.headers["Retry-After"]) == (503, "stopped", "1")
+    assert "nothing was written" in stopped["what"]
+    owner.release()
+    until(lambda: served.call("put", id="9", value={})[0] == 200, 60)
+
+
+def test_many_at_once(served: Served) -> None:
+    served.call("put", id="many", value={"rounds": []})
+    threads = [
+        threading.Thread(target=served.call, args=("append",),
+                         kwargs={"id": "many", "path": "rounds", "item": n})
+        for n in range(12)
+    ]  # fmt: skip
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(served.call("get", id="many")[1]["value"]["rounds"]) == list(range(12))
+
+
+@pytest.mark.parametrize(
+    ("token", "words", "told"),
+    [
+        ("", [], "MIGRATOR_SERVE_TOKEN: there is no token"),
+        ("short", [], "MIGRATOR_SERVE_TOKEN: that is no token"),
+        (TOKEN, ["--token-file", "nowhere"], "nowhere: it can't be read"),
+        (TOKEN, ["--listen", "127.0.0.1:99999"], "is no [HOST:]PORT"),
+    ],
+)
+def test_what_keeps_it_from_serving(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    token: str,
+    words: list[str],
+    told: str,
+) -> None:
+    config = make_project(tmp_path)
+    monkeypatch.setenv("MIGRATOR_SERVE_TOKEN", token)
+    assert main(["serve", "Game", "--config", str(config), *words]) in (3, 64)
+    out, error = capsys.readouterr()
+    assert (out, told in error, token == "" or token not in error) == ("", True, True), error
