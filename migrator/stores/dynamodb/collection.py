@@ -15,6 +15,7 @@ from migrator.stores.dynamodb import facts, findings, keys, sizes
 from migrator.stores.dynamodb.capacity import Meter, read_units
 from migrator.stores.dynamodb.codec import Item, Unreadable
 from migrator.stores.dynamodb.item import ItemShape
+from migrator.stores.dynamodb.live import Live, item_keys
 from migrator.stores.dynamodb.options import GATHERED, REST, SIDE, Options
 from migrator.stores.dynamodb.patching import Patcher
 from migrator.stores.dynamodb.ranges import after, segments, unreadable
@@ -25,7 +26,7 @@ Decode = Callable[[Item], Block]
 _SCAN = 1000
 
 
-class ItemCollection:
+class ItemCollection(Live):
     """The blocks of one class, each an item of one table."""
 
     def __init__(self, store: str, wire: Wire, cls: str, at: At, options: Options) -> None:
@@ -36,6 +37,9 @@ class ItemCollection:
         self._rules = at.rules(cls)
         self._shape = ItemShape(options, self._rules, self._where)
         self._meter = Meter(self._table)
+
+    def _touched(self) -> Callable[[Item, list[Item]], Iterable[Value]]:
+        return item_keys(self._table.options.hash.name)
 
     # ------------------------------------------------------------ the collection itself
 

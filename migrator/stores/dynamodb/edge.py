@@ -37,6 +37,8 @@ _TOO_LARGE = ("size", "exceed", "larger", "too long", "Nesting Levels", "signifi
 CONDITION = "ConditionalCheckFailedException"
 NOT_FOUND = "ResourceNotFoundException"
 UNKNOWN_OPERATION = "UnknownOperationException"
+TRIMMED = "TrimmedDataAccessException"
+EXPIRED = "ExpiredIteratorException"
 
 
 class Condition(Exception):
@@ -63,6 +65,16 @@ def code_of(error: BaseException | None) -> str:
     if not isinstance(error, e.ClientError):
         return ""
     return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def is_throttle(error: MigratorError) -> bool:
+    """Whether the service asked to wait."""
+    return code_of(error.__cause__) in _THROTTLED
+
+
+def is_no_right(error: MigratorError) -> bool:
+    """Whether the service refused for want of a right."""
+    return code_of(error.__cause__) in _NO_RIGHT
 
 
 def translated(

@@ -161,7 +161,7 @@ class GatheredShape:
     ) -> None:
         self.options = options
         self._where = where
-        self._cls = cls
+        self.cls = cls
         self.places = Places(options, cls, representation, where)
         self.computed = Computed(options, where)
         self._reserved = options.reserved | {REST}
@@ -201,7 +201,7 @@ class GatheredShape:
         """The attributes that every item of a block has."""
         item = self.places.key(place, sk)
         if self.options.class_attribute is not None:
-            item[self.options.class_attribute] = {"S": self._cls}
+            item[self.options.class_attribute] = {"S": self.cls}
         if block.expires is not None:
             if self.options.expires is None:
                 raise self.unfit(

@@ -19,6 +19,7 @@ from migrator.stores.dynamodb.capacity import Meter
 from migrator.stores.dynamodb.codec import Item, Unreadable
 from migrator.stores.dynamodb.gathered import GatheredShape, Gatherer, Seen
 from migrator.stores.dynamodb.gathered_capacity import GatheredMeter
+from migrator.stores.dynamodb.live import GatheredKeys, Live
 from migrator.stores.dynamodb.locator import Locator, find_all
 from migrator.stores.dynamodb.options import SIDE, Options
 from migrator.stores.dynamodb.partitions import PartitionKeys
@@ -149,7 +150,7 @@ def _position(position: Json) -> tuple[Item | None, Place | None]:
     return after(position["after"]), Place(*position["done"]) if position["done"] else None
 
 
-class GatheredCollection:
+class GatheredCollection(Live):
     """The blocks of one class, each in items of its own."""
 
     def __init__(self, store: str, wire: Wire, cls: str, at: At, options: Options) -> None:
@@ -168,6 +169,9 @@ class GatheredCollection:
         self._partitions = PartitionKeys(places)
         # Whether nothing lay in the table when this handle first wrote there.
         self._was_empty: bool | None = None
+
+    def _touched(self) -> Callable[[Item, list[Item]], Iterable[Value]]:
+        return GatheredKeys(self._table, self._shape)
 
     # ------------------------------------------------------------ the collection itself
 

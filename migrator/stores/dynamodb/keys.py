@@ -17,6 +17,8 @@ from migrator.stores.dynamodb import codec
 from migrator.stores.dynamodb.codec import Av
 from migrator.stores.dynamodb.sizes import HASH_BYTES
 
+RESERVED = "_migrator-mark-5f1c9-"  # as many bytes as three divides, for their base64
+"""What the keys of markers begin with: ``markers.py``."""
 KINDS = frozenset(Kind) - {Kind.NULL, Kind.SET, Kind.RECORD}
 _CLASS = "K"  # a key is carried as the identifier of a reference is
 
@@ -36,6 +38,8 @@ def hold(id: Value, type_: str) -> tuple[Av, str | None]:
         return {"B": b64encode(id).decode()}, None
     text_, tag = text(id)
     _check(id, len(text_.encode()))
+    if text_.startswith(RESERVED):
+        raise unfit(id, f"begins with {RESERVED}, as markers of Migrator's do")
     return {"S": text_}, tag
 
 

@@ -181,6 +181,8 @@ class Places:
             raise self._unfit(block.id, f"its key can't be made: {error}") from None
         if self.parts and (type(block.id) is not list or len(block.id) != self.parts):
             raise self._unfit(block.id, f"the keys want a block key of {self.parts} parts")
+        if place.pk.startswith(keys.RESERVED):
+            raise self._unfit(block.id, "its partition key is as those of markers of Migrator's")
         if not 0 < len(place.pk.encode()) <= HASH_BYTES:
             raise self._unfit(block.id, f"its partition key is over {HASH_BYTES} bytes, or empty")
         return place

@@ -83,21 +83,31 @@ def connect(settings: StoreSettings) -> Wire:
                 f"store {settings.name}: no region is named",
                 hint="dynamodb:///?region=eu-west-1, or AWS_REGION in the environment",
             )
-        client = session.client(
-            "dynamodb",
-            region_name=options.get("region"),
-            endpoint_url=_endpoint(host, port, options.get("tls")),
-            verify=options.get("ca_bundle"),
-            config=_config(options),
-            **_credentials(settings, options, decoded(url.username or ""), host),
-        )
+        credentials = _credentials(settings, options, decoded(url.username or ""), host)
+
+        def made(service: str) -> Any:
+            return session.client(
+                service,
+                region_name=options.get("region"),
+                endpoint_url=_endpoint(host, port, options.get("tls")),
+                verify=options.get("ca_bundle"),
+                config=_config(options),
+                **credentials,
+            )
+
+        client = made("dynamodb")
     except (BotoCoreError, ValueError) as error:
         raise Terminal(
             f"the driver refuses the settings: {error}",
             where=settings.name,
             hint="mend the store's url or options",
         ) from None
-    return Wire(client, options.get("write_units"), options.get("read_units"))
+    return Wire(
+        client,
+        options.get("write_units"),
+        options.get("read_units"),
+        streams=lambda: made("dynamodbstreams"),
+    )
 
 
 def _endpoint(host: str | None, port: int | None, tls: bool | None) -> str | None:

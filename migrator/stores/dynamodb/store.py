@@ -39,4 +39,4 @@ class DynamoStore:
         return made(self.name, self._wire, cls, at, options)
 
     def close(self) -> None:
-        self._wire.client.close()
+        self._wire.close()

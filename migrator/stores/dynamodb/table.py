@@ -11,6 +11,7 @@ import msgspec
 
 from migrator.errors import Terminal, Transient
 from migrator.ports import Json, Statistics
+from migrator.stores.dynamodb import markers
 from migrator.stores.dynamodb.codec import Av, Item
 from migrator.stores.dynamodb.edge import NOT_FOUND, Condition, Unsupported, code_of
 from migrator.stores.dynamodb.options import Options
@@ -166,19 +167,21 @@ class Table:
     def scan(
         self, segment: Json, after: Item | None, limit: int, **request: Any
     ) -> tuple[list[Item], Item | None, int]:
-        """Items of a segment after a key, consistently read: items, last key, bytes."""
+        """Items of a segment after a key, consistently read: items, last key, bytes. Markers of
+        feeds are no items."""
         request |= {"ConsistentRead": True, "ReturnConsumedCapacity": "TOTAL", "Limit": limit}
         if isinstance(segment, dict) and segment["of"] > 1:
             request |= {"Segment": segment["segment"], "TotalSegments": segment["of"]}
         if after is not None:
             request["ExclusiveStartKey"] = after
         answer = self._call("Scan", **request)
-        return answer["Items"], answer.get("LastEvaluatedKey"), answer["bytes"]
+        items = markers.without(answer["Items"], self.options.hash.name)
+        return items, answer.get("LastEvaluatedKey"), answer["bytes"]
 
     def count(self) -> int:
         """All items, counted by a scan."""
         total = 0
-        request: dict[str, Any] = {"Select": "COUNT", "ConsistentRead": True}
+        request: dict[str, Any] = {"Select": "COUNT", "ConsistentRead": True} | markers.UNCOUNTED
         while True:
             answer = self._call("Scan", **request)
             total += int(answer["Count"])

@@ -68,15 +68,37 @@ class Wire:
     """One client, shared by threads."""
 
     def __init__(
-        self, client: Any, write_units: float | None = None, read_units: float | None = None
+        self,
+        client: Any,
+        write_units: float | None = None,
+        read_units: float | None = None,
+        streams: Callable[[], Any] | None = None,
     ) -> None:
         self.client = client
         self.writes = Bucket(write_units)
         self.reads = Bucket(read_units)
         self._local = threading.local()
-        events = client.meta.events
-        events.register("before-call.dynamodb", self._put_body)
-        events.register("before-parse.dynamodb", self._take_body)
+        self._made = threading.Lock()
+        self._streams: Wire | None = None
+        self._make_streams = streams
+        events, service = client.meta.events, client.meta.service_model.service_id.hyphenize()
+        events.register(f"before-call.{service}", self._put_body)
+        events.register(f"before-parse.{service}", self._take_body)
+
+    @property
+    def streams(self) -> Wire:
+        """The same account's streams, which have a client of their own."""
+        with self._made:
+            if self._streams is None:
+                assert self._make_streams is not None
+                self._streams = Wire(self._make_streams())
+            return self._streams
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self.client.close()
+        if self._streams is not None:
+            self._streams.close()
 
     def _put_body(self, params: dict[str, Any], **_: object) -> None:
         params["body"] = self._local.body

@@ -1,0 +1,141 @@
+"""The whole life of a live move under writers, from DynamoDB and to it: by the stream of its table.
+
+On moto, whose streams are the only ones to be had. It takes no writes to a table whose stream was
+turned off, so the writers have ended before a move is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator import commands
+from migrator.engine.swap import SwapTerms
+from migrator.model.phase import Phase
+from tests.contract import servers as own
+from tests.contract.feeds_dynamodb import client
+from tests.gateway import test_live as gateway
+from tests.gateway.writers import Writer
+from tests.system import kit
+from tests.system.application import Application, Held, Hooked, Rounds, Tables, mirroring
+from tests.system.kit import Shop, Urls
+from tests.system.test_live import Game
+
+_OLD = 60
+
+
+class Items:
+    """Games as items of DynamoDB, by boto3: an item each, the rounds a list."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.client = client()
+
+    def put(self, key: str, number: int, rounds: Rounds) -> None:
+        told = [_round(place, spell) for place, spell in enumerate(rounds)]
+        game = {"id": {"S": key}, "n": {"N": str(number)}, "rounds": {"L": told}}
+        self.client.put_item(TableName=self.name, Item=game)
+
+    def append(self, key: str, place: int, spell: str) -> None:
+        self.client.update_item(
+            TableName=self.name,
+            Key={"id": {"S": key}},
+            UpdateExpression="SET rounds = list_append(rounds, :r)",
+            ExpressionAttributeValues={":r": {"L": [_round(place, spell)]}},
+        )
+
+    def delete(self, key: str) -> None:
+        self.client.delete_item(TableName=self.name, Key={"id": {"S": key}})
+
+    def held(self) -> dict[str, Held]:
+        found: dict[str, Held] = {}
+        for page in self.client.get_paginator("scan").paginate(TableName=self.name):
+            for game in page["Items"]:
+                if (key := game["id"]["S"]).startswith("_migrator-mark-"):
+                    continue
+                spells = [each["M"]["spell"]["S"] for each in game["rounds"]["L"]]
+                found[key] = int(game["n"]["N"]), spells
+        return found
+
+    def close(self) -> None:
+        self.client.close()
+
+
+def _round(place: int, spell: str) -> dict[str, Any]:
+    return {"M": {"pos": {"N": str(place)}, "spell": {"S": spell}}}
+
+
+@pytest.fixture
+def game(tmp_path: Path, urls: Urls) -> Iterator[Game]:
+    name = kit.fresh("live")
+    items_url, sql = own.dynamodb(), urls("postgresql", "")
+    items = Items(name)
+    items.client.create_table(
+        TableName=name,
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    for number in range(_OLD):
+        items.put(f"old-{1000 + number}", number, ["a", "b"])
+    tables = Tables(sql, name)
+    tables.make()
+    tables.close()
+    shop = Shop(tmp_path, {"items": items_url, "sql": sql})
+    shop.script(
+        f"move = Move('Game', source=At('items', '{name}', ['/Game/*/*'], item('id')), "
+        f"target=At('sql', tables('{name}', rounds=tables('{name}_round', order_by='pos'))))"
+    )
+    sides = {"source": lambda: Items(name), "target": lambda: Tables(sql, name)}
+    application = Application(sides, writers=2)
+    with application, Hooked(application, tmp_path) as hooked:
+        yield Game(shop, application, hooked, items)  # type: ignore[arg-type]
+        application.stop()
+    items.close()
+
+
+def test_nothing_is_lost_from_dynamodb_to_postgresql(game: Game) -> None:
+    done = game.apply(Phase.SHADOW_READ)
+    assert done.verified[0].clean
+    with mirroring(game.shop):
+        done = game.cutover()
+        assert (done.phase, done.primary) == ("cut_over", "target")
+        game.application.go_on_for(0.5)
+        done = game.rollback()
+        assert (done.phase, done.primary) == ("shadow_read", "source")
+        game.application.go_on_for(0.5)
+    game.assert_nothing_lost()
+    with game.shop.open() as project:
+        commands.abort(project, "0001", drop_target=True)
+
+
+def test_nothing_is_lost_from_cassandra_to_dynamodb(tmp_path: Path) -> None:
+    name = kit.fresh("gateway")
+    config = gateway.project(
+        tmp_path, own.cassandra(), own.dynamodb(),
+        f'{name!r}, layout="partition"', f'{name!r}, layout="item"',
+    )  # fmt: skip
+    with commands.Project(config, "test") as project:
+        old, new = gateway.ends(project)
+        old.create()
+        writers = [Writer(config, word, whole=True).start() for word in ("a", "b")]
+        try:
+            gateway.more(writers)
+            gateway.begin(project)
+            gateway.more(writers)
+            for swap in (commands.cutover, commands.rollback, commands.cutover):
+                swap(project, "0001", swap=SwapTerms(gateways=True, bound=20, lag=2))
+                gateway.more(writers)
+            for writer in writers:
+                writer.stop()
+        finally:
+            for writer in writers:
+                if not writer.waited:
+                    writer.kill()
+        with gateway.mirroring(config):
+            gateway.until(lambda: gateway.held(old) == gateway.held(new))
+        gateway.assert_held(new, writers)
+        gateway.assert_held(old, writers)
