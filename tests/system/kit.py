@@ -81,6 +81,11 @@ def _table(collection: str) -> Mapping[str, object]:
     ).options
 
 
+def _expires(collection: str) -> Mapping[str, object]:
+    """Deadlines need a field, or an attribute, that the layout names."""
+    return {"expires": "_ends"}
+
+
 def _native(collection: str) -> Mapping[str, object]:
     """A game as plain JSON in a string of Redis, without anything beside it."""
     return redis_native(f"{collection}:{{id}}", "json").options
@@ -88,8 +93,8 @@ def _native(collection: str) -> Mapping[str, object]:
 
 PLACES = (
     Place("embedded", None, None),
-    Place("mongo-document", "mongodb", "document"),
-    Place("mongo-flat", "mongodb", "flat"),
+    Place("mongo-document", "mongodb", "document", _expires),
+    Place("mongo-flat", "mongodb", "flat", _expires),
     Place("entries-sqlite", None, "entries"),
     Place("entries-postgresql", "postgresql", "entries"),
     Place("entries-mariadb", "mariadb", "entries"),
@@ -97,8 +102,13 @@ PLACES = (
     Place("redis-keys", "redis", "keys"),
     Place("redis-string", "redis", "string", whole=True),
     Place("redis-native", "redis", "native", _native, whole=True),
-    Place("dynamodb-item", "dynalite", "item"),
-    Place("dynamodb-collection", "dynalite", "item-collection", lambda _: {"pk": "GAME#{id}"}),
+    Place("dynamodb-item", "dynalite", "item", _expires),
+    Place(
+        "dynamodb-collection",
+        "dynalite",
+        "item-collection",
+        lambda name: {"pk": "GAME#{id}", **_expires(name)},
+    ),
     Place("cassandra-partition", "cassandra", "partition"),
     Place("cassandra-row", "cassandra", "row"),
     Place("cassandra-table", "cassandra", "table", _table),
@@ -194,15 +204,21 @@ def of_plan(made: MovePlan) -> dict[str, int]:
 # ---------------------------------------------------------------- contents
 
 
+def _no(_: Value) -> None:
+    return None
+
+
 def block(id: Value, value: Record, rules: Representation) -> Block:
     return cut(Aggregate(id, value), rules)
 
 
-def fill(collection: Collection, aggregates: Iterable[Game]) -> None:
-    """Create the collection and put aggregates into it."""
+def fill(
+    collection: Collection, aggregates: Iterable[Game], expires: Callable[[Value], int | None] = _no
+) -> None:
+    """Create the collection and put aggregates into it, with deadlines by their keys."""
     collection.create()
     rules = collection.at.rules(collection.cls)
-    batch = [block(id, value, rules) for id, value in aggregates]
+    batch = [replace(block(id, value, rules), expires=expires(id)) for id, value in aggregates]
     for start in range(0, len(batch), 200):
         collection.write(batch[start : start + 200])
 
@@ -232,6 +248,11 @@ def contents(collection: Collection) -> Contents:
         assert form not in found, f"{each.id!r} twice"
         found[form] = each.id, join(each).value
     return found
+
+
+def deadlines(collection: Collection) -> dict[bytes, int | None]:
+    """The deadline of each block by the canonical form of its key, as the observer reads it."""
+    return {encode(each.id): each.expires for each in blocks(collection)}
 
 
 def by_key(aggregates: Iterable[Game]) -> Contents:

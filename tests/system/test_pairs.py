@@ -1,25 +1,30 @@
-"""Every system to every other, and back: equal in canonical form. Each layout has its turn.
+"""Every system to every other, and back: equal in canonical form, with deadlines. Each layout has
+its turn.
 
-Relational tables have theirs in test_pairs_tables.py: they take no game whose
-fields nobody knows before.
+Relational tables have theirs in test_pairs_tables.py: they take no game whose fields nobody knows
+before.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import combinations_with_replacement, groupby
 
 import pytest
 
 from migrator import commands
 from migrator.model.block import Address
+from migrator.model.value import Value
 from migrator.ports import Collection
 from tests.system import kit
 from tests.system.kit import PLACES, Game, Odd, Place, Shop
 from tests.system.matrix import PAIR, system
 
 Record = Callable[[str, object], None]
+END = int(dt.datetime(2035, 1, 1, tzinfo=dt.UTC).timestamp()) * 1000
 
 
 def pairs() -> Iterator[tuple[Place, Place]]:
@@ -51,7 +56,7 @@ def test_a_class_moves_there_and_back(
         ends = (old, origin), (new, middle)
         held = odd.held_by(*ends)
         games = held.games() + held.keyed(*ends)
-        kit.fill(origin, games)
+        kit.fill(origin, games, deadline)
         refused = odd.held_by(ends[0]).values() - held.values()
         if refused:
             assert_told(project, origin, odd.held_by(ends[0]).games(), games)
@@ -68,6 +73,14 @@ def test_a_class_moves_there_and_back(
         kit.assert_equal(kit.contents(middle), expected)
         final = project.stores.get(source.store).collection("Game", source.at(back))
         kit.assert_equal(kit.contents(final), expected)
+        deadlines = {key: deadline(id) for key, (id, _) in expected.items()}
+        assert set(deadlines.values()) == {None, END}
+        assert kit.deadlines(middle) == kit.deadlines(final) == deadlines
+
+
+def deadline(id: Value) -> int | None:
+    """A deadline for some games, in milliseconds; DynamoDB counts in seconds."""
+    return END if isinstance(id, str) and id.startswith("kind-") else None
 
 
 def planned(shop: Shop, revision: str) -> Counter[str]:
@@ -90,11 +103,13 @@ def assert_told(
     unfit = [
         key for key in odder if key not in known or not kit.equal(odder[key][1], known[key][1])
     ]
-    origin.write([kit.block(*odder[key], rules) for key in unfit])
+    written = {key: kit.block(*odder[key], rules) for key in unfit}
+    origin.write([replace(each, expires=deadline(each.id)) for each in written.values()])
     errors = commands.plan(project, "0001", full=True).errors
     named = {name for finding in errors for name in finding.keys}
     assert named
     assert named <= {f"Game:{odder[key][0]}" for key in unfit}
     assert sum(finding.count for finding in errors) >= len(unfit)
     origin.delete([Address(odder[key][0]) for key in unfit if key not in known])
-    origin.write([kit.block(*known[key], rules) for key in unfit if key in known])
+    written = {key: kit.block(*known[key], rules) for key in unfit if key in known}
+    origin.write([replace(each, expires=deadline(each.id)) for each in written.values()])
