@@ -125,7 +125,12 @@ class Kept:
 
 @runtime_checkable
 class Keeping(Protocol):
-    """A journal whose server tells what it keeps for it; beside ``Journal``."""
+    """A journal whose server tells what it keeps for it; beside ``Journal``.
+
+    ``rounds``: in how many of the guard's rounds it may be asked once, by what it costs the server.
+    """
+
+    rounds: int
 
     def kept(self) -> Kept | None:
         """What is kept now; None where there is no such feed. Threads may share it."""

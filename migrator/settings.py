@@ -34,6 +34,8 @@ FILE = "migrator.toml"
 # What of a store's options says where its data lies. Others (TLS, pools, time-outs) may change
 # under a plan that was made before.
 LAYOUT_OPTIONS = frozenset({"database", "keyspace", "namespace", "prefix", "schema"})
+# What a feed may keep on a server's disk before it is given up.
+FEED_GB = 16.0
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -78,6 +80,7 @@ class _Top(msgspec.Struct, frozen=True):
 class _Env(msgspec.Struct, frozen=True):
     staging: bool = False
     request_life: Annotated[float, msgspec.Meta(gt=0)] = 61.0
+    feed_gb: Annotated[float, msgspec.Meta(gt=0)] = FEED_GB
     control: object = None
     stores: dict[str, object] = {}
     shadow: object = None
@@ -96,6 +99,7 @@ class Settings:
     plans: Path
     control: StoreTable
     stores: Mapping[str, StoreTable]
+    feed_gb: float = FEED_GB
     shadow_share: float = 0.0
     explained: tuple[Explained, ...] = ()
 
@@ -189,6 +193,7 @@ def load_settings(path: str | Path | None = None, env: str | None = None) -> Set
         file.parent / top.plans,
         control,
         stores,
+        chosen.feed_gb,
         share,
         known,
     )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from migrator.commands import Project
     from migrator.commands.figures import Figures
+    from migrator.commands.records import LiveStatus
 
 log = structlog.get_logger("migrator.metrics")
 
@@ -75,6 +76,23 @@ class Collector:
         yield from _metrics(found, self._project.settings.env)
 
 
+def _feeds(live: LiveStatus, names: list[str], values: list[str]) -> Iterator[Metric]:
+    """What servers keep for feeds; absent where there is no bound, or they do not tell."""
+    from prometheus_client.metrics_core import GaugeMetricFamily
+
+    for name, text in (
+        ("size_bytes", "What a feed keeps on a server's disk."),
+        ("bound_bytes", "How much that may be before the feed is given up."),
+        ("room_bytes", "How much more it may be before the server gives it up."),
+        ("window_seconds", "For how long a server keeps what was written."),
+    ):
+        made = GaugeMetricFamily(f"migrator_feed_{name}", text, labels=[*names, "class", "side"])
+        for each in live.feeds:
+            if (value := getattr(each, name.partition("_")[0])) is not None:
+                made.add_metric([*values, each.cls, each.side], value)
+        yield made
+
+
 def _metrics(found: Figures, env: str) -> Iterator[Metric]:
     """Names end in their unit, and in ``_total`` where they only grow."""
     from prometheus_client.metrics_core import (
@@ -117,6 +135,10 @@ def _metrics(found: Figures, env: str) -> Iterator[Metric]:
     if live is not None:
         text = "By how much the mirror was behind when it told so last."
         yield gauge("mirror_lag_seconds", text, live.lag)
+        yield gauge("mirror_waits", "1 while the mirror waits for a store.", bool(live.waits))
+        text = "Writes of gateways that have begun and not ended."
+        yield gauge("open_brackets", text, live.brackets)
+        yield from _feeds(live, names, values)
         text = "1 while the keys of both sides are compared anew."
         yield gauge("mirror_scanning", text, live.scanning)
         text = "Blocks not written back, which a rollback would lose."

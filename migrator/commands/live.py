@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from migrator import errors
+from migrator.commands.feeds import feed_bound
 from migrator.commands.project import Project
 from migrator.commands.started import (
     Applied,
@@ -24,6 +25,7 @@ from migrator.commands.started import (
     refuse_changed,
     taken_up,
 )
+from migrator.engine.guard import Bounds
 from migrator.engine.mirror import Answer, Mirror
 from migrator.engine.run import record_verified
 from migrator.engine.settled import Heard, settler
@@ -79,7 +81,7 @@ def ask(
     while (told := live.answered(number)) is None:
         try:
             with owning(project, revision, watcher, stop) as scene:
-                owner = Mirror(scene, project.settings.request_life)
+                owner = Mirror(scene, project.settings.request_life, _bounds(project))
                 owner.work(lambda: live.answered(number) is not None)
         except _Owned:
             _wait(project, run, live, number, heard, watcher, stop)
@@ -111,7 +113,7 @@ def mirror(
         try:
             with owning(project, revision, watcher or Nobody(), stop) as scene:
                 log.info("mirroring", run=run.id, pid=os.getpid())
-                Mirror(scene, project.settings.request_life).work()
+                Mirror(scene, project.settings.request_life, _bounds(project)).work()
         except _Owned:
             if not told:
                 log.info("standing by", run=run.id)
@@ -119,6 +121,10 @@ def mirror(
             if stop.wait(_STAND_BY):
                 raise Interrupted("stopped standing by; the other mirror goes on") from None
     return project.control.run(run.id)
+
+
+def _bounds(project: Project) -> Bounds:
+    return Bounds(feed_bound(project))
 
 
 class _Owned(Exception):

@@ -10,7 +10,7 @@ import msgspec
 from migrator.commands.project import Project
 from migrator.errors import Refused
 from migrator.model.phase import Phase
-from migrator.state import Run, keep_pace
+from migrator.state import LiveState, Run, keep_pace
 
 
 class Paced(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,14 +40,16 @@ def resume(project: Project, revision: str) -> Paced:
 
 def _keep(project: Project, revision: str, event: str, **changes: float | bool | None) -> Paced:
     run = project.control.run(revision)
-    _refuse_copied(run)
+    _refuse_copied(project, run)
     pace = keep_pace(project.control, run.id, event, **changes)
     return Paced(
         run=run.id, revision=run.revision, live=run.live, throttle=pace.rate, paused=pace.paused
     )
 
 
-def _refuse_copied(run: Run) -> None:
+def _refuse_copied(project: Project, run: Run) -> None:
+    if run.live and LiveState(project.control, run.id).told()[1].get("scanning"):
+        return  # both sides are compared anew, at the same pace
     if run.phase.rank >= Phase.BACKFILLED.rank:
         raise Refused(
             f"{run.revision} is {run.phase.words}: there is nothing left to copy",

@@ -7,6 +7,7 @@ from typing import cast
 
 import msgspec
 
+from migrator.commands.feeds import FeedStatus, feeds
 from migrator.commands.project import Project
 from migrator.commands.started import frozen_plan
 from migrator.model.phase import Phase
@@ -58,7 +59,9 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How the mirror of a live run is. ``silent``: for how many seconds it has said nothing, null
     where it never did. ``lag``: by how many seconds the mirror was behind then. ``ledger``: how
     many blocks could not be written back, so that a rollback would lose what was written.
-    ``differed``: the keys that differed in shadow reads since all was last compared."""
+    ``waits``: for which store the mirror waits, and why; ``brackets``: how many writes of gateways
+    have begun and not ended; ``feeds``: what the servers keep for it. ``differed``: the keys that
+    differed in shadow reads since all was last compared."""
 
     silent: float | None
     lag: float
@@ -66,6 +69,9 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     ledger: int
     fence: str
     shadow: ShadowStatus | None = None
+    waits: str = ""
+    brackets: int = 0
+    feeds: list[FeedStatus] = []
     gateways: GatewayReads | None = None
     differed: list[str] = []
 
@@ -131,10 +137,15 @@ def _status(project: Project, run: Run) -> RunStatus:
 def _live(project: Project, run: Run, classes: int) -> LiveStatus:
     state = LiveState(project.control, run.id)
     at, told = state.told()
-    lag = told.get("lag", 0.0)
+    lag = cast("float", told.get("lag", 0.0))
+    silent = round(max(0.0, time.time() - at), 1) if at else None
+    gone = silent if silent is not None and silent > SILENT else None
     return LiveStatus(
-        silent=round(max(0.0, time.time() - at), 1) if at else None,
-        lag=float(lag) if isinstance(lag, int | float) else 0.0,
+        silent=silent,
+        lag=float(lag),
+        waits="" if gone else str(told.get("waits", "")),
+        brackets=cast("int", told.get("brackets", 0)),
+        feeds=feeds(project, run, told, gone, lag),
         scanning=bool(told.get("scanning")),
         ledger=len(state.ledger()),
         fence=run.fence,

@@ -17,9 +17,20 @@ import structlog
 from migrator.engine.points import reached
 from migrator.engine.reconcile import LONGEST_WAIT, Foreign
 from migrator.engine.relocate import reconciler
+from migrator.engine.throttle import Throttle
 from migrator.engine.work import Scene
 from migrator.errors import FeedLost, Refused, Transient
-from migrator.journal import Feed, Fence, Fenced, Followed, Journal, Touch, Touches, journal_name
+from migrator.journal import (
+    Bracketing,
+    Feed,
+    Fence,
+    Fenced,
+    Followed,
+    Journal,
+    Touch,
+    Touches,
+    journal_name,
+)
 from migrator.model.canonical import encode
 from migrator.ports import Collection, Json
 from migrator.route import Route
@@ -53,14 +64,21 @@ class _Reading:
 class Lane:
     """One move."""
 
-    def __init__(self, scene: Scene, route: Route, live: LiveState, request_life: float) -> None:
+    def __init__(
+        self, scene: Scene, route: Route, live: LiveState, request_life: float, throttle: Throttle
+    ) -> None:
         self.scene = scene
         self.route = route
         self.live = live
+        self.throttle = throttle
         self.reconciler = reconciler(scene, route, live, request_life)
-        self.lag = 0.0
         self.touched = 0
+        self._lag = 0.0
+        # Since when what is in work, or can't be read, has waited.
+        self._since: float | None = None
         self._readings: dict[str, _Reading] = {}
+        # As the control database holds them: nobody but the owner writes them there.
+        self._positions: dict[str, Position] = {}
         self._strange: dict[bytes, Touch] = {}
         self._suspects: dict[bytes, Foreign] = {}
         self._suspected = ""
@@ -89,10 +107,10 @@ class Lane:
         if side in self._readings:
             return
         journal = self.journal(side)
-        if self.live.position(self.route.number, side) is None:
+        if self.position(side) is None:
             start = self.scene.retry(journal.prepare)
             reached("feed.prepared")
-            self.live.keep(self.route.number, side, Position(start))
+            self._keep(side, Position(start))
         self._readings[side] = _Reading(journal)
         self._open(side)
 
@@ -108,7 +126,7 @@ class Lane:
         self.close()
         self.reconciler.drop()
         for side in OTHER:
-            if self.live.position(self.route.number, side) is not None:
+            if self.position(side) is not None:
                 self.scene.retry(self.journal(side).drop)
             fence = self.fence(side)
             if fence is not None:
@@ -116,10 +134,8 @@ class Lane:
 
     def _open(self, side: str) -> None:
         reading = self._readings[side]
-        found = self.live.position(self.route.number, side)
-        assert found is not None
         try:
-            reading.feed = reading.journal.open(found.feed)
+            reading.feed = reading.journal.open(self._kept(side).feed)
             reading.wait = 0.1
         except Transient as error:
             self._broken(reading, error)
@@ -160,11 +176,20 @@ class Lane:
         """Act on what the primary's feed gives within so many seconds; whether there was any."""
         given = self._gather(primary, seconds)
         self._overhear(primary)
-        if given is None:
-            if self._readings[primary].feed is not None:
-                self.lag = 0.0
-            return self._scan(primary) or self._try_again(primary)
-        began = time.monotonic()
+        if given is not None:
+            self._act(primary, given)
+        elif self._readings[primary].feed is not None:
+            self._lag, self._since = 0.0, None
+        elif self._since is None:
+            self._since = time.monotonic()
+        # Also where touches came: under steady writes they always do.
+        scanned = self._scan(primary)
+        if not scanned:
+            self._try_again(primary)
+        return given is not None or scanned
+
+    def _act(self, primary: str, given: Touches) -> None:
+        began = self._since = time.monotonic() - given.age
         if given.whole:
             self.scan()
         reached("mirror.touched")
@@ -173,11 +198,15 @@ class Lane:
         self.touched += len(given.touches)
         self._acknowledge(primary, given)
         self._clear(given)
-        self.lag = given.age + (time.monotonic() - began)
+        self._lag, self._since = time.monotonic() - began, None
         self._readings[primary].marks.extend(given.marks)
-        # Also while the application writes all the time: it may never leave a pause for this.
-        self._scan(primary)
-        return True
+
+    @property
+    def lag(self) -> float:
+        """Seconds by which the mirror is behind: what the last touches took, or those in work
+        have waited already."""
+        since = self._since
+        return self._lag if since is None else max(self._lag, time.monotonic() - since)
 
     def _gather(self, side: str, seconds: float) -> Touches | None:
         """All touches that wait, each key once: what is written often costs no more for it."""
@@ -299,6 +328,17 @@ class Lane:
         """The markers met last in a side's feed."""
         return list(self._readings[side].marks) if side in self._readings else []
 
+    @property
+    def read(self) -> list[str]:
+        """The sides whose feeds are being read."""
+        return list(self._readings)
+
+    @property
+    def brackets(self) -> int:
+        """How many brackets of gateways are open: their writes have not ended yet."""
+        feeds: list[object] = [reading.feed for reading in self._readings.values()]
+        return sum(feed.brackets for feed in feeds if isinstance(feed, Bracketing))
+
     def is_reading(self, side: str) -> bool:
         return side in self._readings and self._readings[side].feed is not None
 
@@ -307,39 +347,40 @@ class Lane:
     def scan(self) -> None:
         """Compare both sides key by key, and make the mirror equal."""
         primary = self.scene.run.primary
-        if self.live.position(self.route.number, primary) is not None:
-            self._keep(primary, replace(self._kept(primary), scan=_scan_from_start()))
+        if (found := self.position(primary)) is not None:
+            self._keep(primary, replace(found, scan=_scan_from_start()))
 
-    def _try_again(self, primary: str) -> bool:
+    def _try_again(self, primary: str) -> None:
         """Reconcile once more, now and then, what the other side has refused."""
         if time.monotonic() < self._tried_at + _AGAIN:
-            return False
+            return
         self._tried_at = time.monotonic()
         self.reconciler.touched(primary, self.reconciler.refused())
-        return False
 
     @property
     def scanning(self) -> bool:
         """Whether a re-scan is not done: until then the sides may differ."""
         return any(
             found is not None and found.scan is not None
-            for found in (self.live.position(self.route.number, side) for side in OTHER)
+            for found in (self.position(side) for side in OTHER)
         )
 
     def _scan(self, primary: str) -> bool:
-        """One page of a re-scan: the primary's keys, then the mirror's."""
+        """One page of a re-scan: the primary's keys, then the mirror's; whether there was one, and
+        it may be."""
         found = self._kept(primary)
         scan = found.scan
-        if not isinstance(scan, dict):
+        if not isinstance(scan, dict) or not self.throttle.ready():
             return False
         side = primary if scan["side"] == "primary" else OTHER[primary]
         collection = self.side(side)
         retry = self.scene.retry
         if scan["range"] is None:
             scan = {**scan, "range": retry(collection.split, 1)[0]}
-        limit = self.scene.planned(self.route).page
+        limit = self.throttle.limit(self.scene.planned(self.route).page)
         keys, position = retry(collection.keys, scan["range"], scan["position"], limit)
         self.reconciler.keys(primary, keys, side)
+        self.throttle.copied(len(keys))
         following: Json = {**scan, "position": position}
         if position is None:
             following = _scan_from_start("mirror") if scan["side"] == "primary" else None
@@ -348,13 +389,23 @@ class Lane:
             self.scene.control.record(self.scene.run.id, "scanned anew", cls=self.route.cls)
         return True
 
+    def position(self, side: str) -> Position | None:
+        """Where a side's feed is read on; None where it was never prepared."""
+        if side not in self._positions:
+            found = self.live.position(self.route.number, side)
+            if found is None:
+                return None
+            self._positions[side] = found
+        return self._positions[side]
+
     def _kept(self, side: str) -> Position:
-        found = self.live.position(self.route.number, side)
+        found = self.position(side)
         assert found is not None
         return found
 
     def _keep(self, side: str, position: Position) -> None:
         self.scene.retry(self.live.keep, self.route.number, side, position)
+        self._positions[side] = position
 
 
 def _scan_from_start(side: str = "primary") -> dict[str, Json]:

@@ -20,6 +20,7 @@ import structlog
 
 from migrator.engine.ending import drop_copies, drop_sources, refuse_abort, refuse_not_cut_over
 from migrator.engine.epochs import Epochs
+from migrator.engine.guard import Bounds, Guard
 from migrator.engine.holders import Holders
 from migrator.engine.lane import OTHER, Lane
 from migrator.engine.points import reached
@@ -39,6 +40,8 @@ log = structlog.get_logger("migrator.mirror")
 IDLE = 0.05
 TELL_EVERY = 0.5
 _SETTLING = "settle "
+# After so many seconds without a word the guard speaks for the mirror.
+_ALIVE_EVERY = 2.0
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -70,22 +73,32 @@ class _Verifying:
 class Mirror:
     """The owner of one run. ``run`` holds where it stands."""
 
-    def __init__(self, scene: Scene, request_life: float) -> None:
+    def __init__(self, scene: Scene, request_life: float, bounds: Bounds | None = None) -> None:
         self.scene = scene
         self.live = LiveState(scene.control, scene.run.id)
-        self.lanes = [Lane(scene, route, self.live, request_life) for route in scene.routes]
         self.throttle = Throttle(lambda: scene.retry(read_pace, scene.control, scene.run.id))
+        self.lanes = [
+            Lane(scene, route, self.live, request_life, self.throttle) for route in scene.routes
+        ]
         self._swapped: Swap | None = None
         self._verified: list[Verification] = []
         self._verifying: _Verifying | None = None
         self._known = False
         self._copying: Lane | None = None
-        self._told = 0.0
+        # What the control database holds, and nobody but the owner changes: the ranges to copy by
+        # move, and whether the source is being dropped.
+        self._ranges: dict[int, list[Task]] = {}
+        self._dropping: bool | None = None
+        self._request: Request | None = None
+        self._told = self._said = 0.0
+        self._state: dict[str, object] = {}
+        self._telling = threading.Lock()
         self._settled: list[str] = []
         self._settling = threading.Lock()
         self.request_life = request_life
         self.holders = Holders(self)
         self.epochs = Epochs(scene)
+        self.guard = None if bounds is None else Guard(self, bounds)
 
     @property
     def run(self) -> Run:
@@ -107,11 +120,15 @@ class Mirror:
             self._outwait()
         lease.doubtful = False
         self._take_up()
+        if self.guard is not None:
+            self.guard.begin()
         try:
             while not self.run.phase.ended and not enough():
                 self.scene.check()
                 self.turn()
         finally:
+            if self.guard is not None:
+                self.guard.end()
             for lane in self.lanes:
                 lane.close()
             self._stop_verifying()
@@ -150,10 +167,10 @@ class Mirror:
         self.epochs.look()
         if self.run.fence:
             mend(self)  # an attempt whose end could not be written
+        request = self._request = self.live.asked()
         if self.run.phase.rank >= Phase.DUAL_WRITE.rank and not self._ending():
             self._mirror()
         self.tell()
-        request = self.live.asked()
         if request is None:
             if self.run.phase.rank < Phase.DUAL_WRITE.rank:
                 time.sleep(IDLE)
@@ -184,7 +201,9 @@ class Mirror:
         """Whether the source is being dropped, so that nothing is mirrored any more."""
         if self.run.phase is not Phase.CUT_OVER:
             return False
-        return bool(self.scene.control.tasks(self.run.id, 0, "finish"))
+        if self._dropping is None:
+            self._dropping = bool(self.scene.control.tasks(self.run.id, 0, "finish"))
+        return self._dropping
 
     def _mirror(self) -> None:
         busy = False
@@ -196,8 +215,9 @@ class Mirror:
             busy |= lane.turn(self.run.primary, 0.0 if busy else self._patience())
 
     def _patience(self) -> float:
-        """How long to wait for a touch: not at all while pages are to be copied."""
-        return 0.0 if self._next_page() is not None and self.throttle.ready() else IDLE
+        """How long to wait for a touch: not at all while pages are to be copied or compared."""
+        more = any(lane.scanning for lane in self.lanes) or self._next_page() is not None
+        return 0.0 if more and self.throttle.ready() else IDLE
 
     # ------------------------------------------------------------------ towards a phase
 
@@ -258,7 +278,7 @@ class Mirror:
 
     def _next_page(self) -> tuple[Lane, Task] | None:
         """The next range to copy from, None where there is none to be copied now."""
-        if self.run.phase is not Phase.DUAL_WRITE or self.live.asked() is None:
+        if self.run.phase is not Phase.DUAL_WRITE or self._request is None:
             return None
         for lane in self.lanes:
             for task in self._tasks(lane.route):
@@ -267,10 +287,12 @@ class Mirror:
         return None
 
     def _tasks(self, route: Route) -> list[Task]:
-        planned = self.scene.planned(route)
-        return self.scene.tasks(
-            route, "backfill", lambda: self.scene.retry(route.source.split, planned.ranges)
-        )
+        if route.number not in self._ranges:
+            planned = self.scene.planned(route)
+            self._ranges[route.number] = self.scene.tasks(
+                route, "backfill", lambda: self.scene.retry(route.source.split, planned.ranges)
+            )
+        return self._ranges[route.number]
 
     def _copying_may_begin(self) -> bool:
         self._known = self._known or self.holders.know()
@@ -306,16 +328,15 @@ class Mirror:
         reached("page.written")
         read = len(page.blocks) + len(page.damaged)
         counts = {"read": read, **done.__dict__}
-        self.scene.retry(
-            self.scene.control.checkpoint,
-            self.run.id,
-            replace(
-                task,
-                position=page.next,
-                done=page.next is None,
-                counts={name: task.counts.get(name, 0) + n for name, n in counts.items()},
-            ),
+        further = replace(
+            task,
+            position=page.next,
+            done=page.next is None,
+            counts={name: task.counts.get(name, 0) + n for name, n in counts.items()},
         )
+        self.scene.retry(self.scene.control.checkpoint, self.run.id, further)
+        ranges = self._ranges[route.number]
+        ranges[ranges.index(task)] = further
         reached("page.checkpointed")
         self.throttle.copied(read)
         self.scene.watcher.advances("backfill", route.cls, read, page.bytes)
@@ -369,10 +390,12 @@ class Mirror:
         with self._settling:
             primary = self.run.primary
             for lane in self.lanes:
-                mark = settling()
-                lane.journal(primary).mark(mark)
+                losses, mark = -1, settling()
                 while not lane.has_mark(primary, mark):
                     self.scene.check()
+                    if losses != lane.losses(primary):
+                        losses = lane.losses(primary)  # a marker went with the feed that was lost
+                        self.scene.retry(lane.journal(primary).mark, mark)
                     time.sleep(0.002)
 
     # ------------------------------------------------------------------ swapping, leaving, ending
@@ -396,6 +419,7 @@ class Mirror:
     def _finish(self, *, keep_source: bool) -> None:
         refuse_not_cut_over(self.run)
         if not keep_source:
+            self._dropping = None  # asked anew, should this fail midway
             drop_sources(self.scene)
         for lane in self.lanes:
             lane.drop()
@@ -425,14 +449,30 @@ class Mirror:
             total.add(lane.reconciler.total)
         copied = [_counts(self.scene.control.tasks(self.run.id, lane.route.number, "backfill"))
                   for lane in self.lanes]  # fmt: skip
-        self.live.tell(
+        self._say(
             settled=marks, lag=round(self.lag(), 3),
             scanning=any(lane.scanning for lane in self.lanes),
             read=sum(c.get("read", 0) for c in copied), mirrored=total.__dict__,
             touched=sum(lane.touched for lane in self.lanes),
+            brackets=sum(lane.brackets for lane in self.lanes), waits="",
             reading={lane.route.cls: lane.is_reading(self.run.primary) for lane in self.lanes
                      if self.run.phase.rank >= Phase.DUAL_WRITE.rank},
         )  # fmt: skip
+
+    def still_there(self, feeds: list[dict[str, object]]) -> None:
+        """Say the same from the guard's thread, while this one may wait for a store: by how much
+        the mirror is behind by now, what it waits for, and what feeds keep."""
+        if time.monotonic() > self._said + _ALIVE_EVERY:
+            waits = "; ".join(filter(None, (lane.reconciler.waits for lane in self.lanes)))
+            self._say(lag=round(self.lag(), 3), waits=waits, feeds=feeds)
+        elif feeds != self._state.get("feeds", []):
+            self._say(feeds=feeds)
+
+    def _say(self, **changes: object) -> None:
+        with self._telling:
+            self._state |= changes
+            self.live.tell(**self._state)
+            self._said = time.monotonic()
 
 
 def settling() -> str:

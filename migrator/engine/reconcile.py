@@ -73,6 +73,7 @@ class Reconciler:
     live: LiveState
     request_life: float
     total: Done = field(default_factory=Done)
+    waits: str = ""  # for which store, and why
     _wrote: dict[bytes, tuple[int, float]] = field(default_factory=dict)
     _found: list[Foreign] | None = None
     _at_once: bool = False
@@ -187,10 +188,12 @@ class Reconciler:
                 lease.doubtful = before or error.unknown
                 pause = self.request_life if error.unknown else wait
                 log.warning("mirror waits", where=error.where, error=error.what, seconds=pause)
+                self.waits = f"{error.where}: {error.what}"
                 self._pause(pause)
                 wait = min(wait * 2, LONGEST_WAIT)
             else:
                 lease.doubtful = before
+                self.waits = ""
                 self.total.add(done)
                 return done
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from migrator.errors import FeedLost
-from migrator.journal import Touch, Touches
+from migrator.journal import Kept, Touch, Touches
 from migrator.model.canonical import encode
 from migrator.model.value import Value
 from migrator.outbox import triggers
@@ -24,6 +24,7 @@ _LOOK_EVERY = 0.01
 _TIDY_EVERY = 1.0
 _EPOCH_1970 = 2_440_587.5  # as a Julian day
 _MANY = 20_000
+_ROW = 40  # bytes of a row without its key, in its table and in the index
 
 
 class File(Protocol):
@@ -52,6 +53,8 @@ class Watched:
 
 class OutboxJournal:
     """The outbox of one run."""
+
+    rounds = 1
 
     def __init__(self, file: File, run: str, watched: Callable[[], Watched]) -> None:
         self.file = file
@@ -131,6 +134,20 @@ class OutboxJournal:
         for (name,) in found:
             c.execute(f"DROP TRIGGER {quoted(name)}")
         c.execute(f"DROP TABLE IF EXISTS {self.outbox}")
+
+    def kept(self) -> Kept | None:
+        """What rows of the outbox take, by the newest of them."""
+        keys = " + ".join(f"length({key})" for key in triggers.key_columns(self.watched().width))
+        with self.file.reading() as c:
+            if self.name(c) is None:
+                return None
+            first, last = c.execute(
+                f"SELECT min(seq), max(seq) FROM {self.outbox} WHERE seq > 0"
+            ).fetchone()
+            newest = f"SELECT {keys} AS size FROM {self.outbox} ORDER BY seq DESC LIMIT 100"
+            (each,) = c.execute(f"SELECT coalesce(max(size), 0) FROM ({newest})").fetchone()
+        rows = 0 if first is None else last - first + 1
+        return Kept(rows * (each + _ROW))
 
     def mark(self, name: str) -> None:
         with self.file.writing() as c:
@@ -232,6 +249,8 @@ class OutboxFeed:
         self._tidied = time.monotonic()
         outbox = self._journal.outbox
         with self._file.writing() as c:
+            if self._journal.name(c) != self._name:
+                return  # it was removed meanwhile, as the next look tells
             c.execute(
                 f"DELETE FROM {outbox} WHERE seq > 0 AND seq <= ? "
                 f"AND seq < (SELECT max(seq) FROM {outbox})",

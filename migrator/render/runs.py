@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from migrator.commands.records import SILENT
 from migrator.model.phase import Phase
+from migrator.render.feeds import feed_lines
 from migrator.render.text import Line, Style, blocks, columns, duration, first_line, places, some
 
 if TYPE_CHECKING:
@@ -149,7 +150,15 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
         yield Line(f"      no mirror is running {since}; start it:  {start}", "yellow")
     else:
         scanning = ", compares both sides' keys anew" if live.scanning else ""
+        if live.scanning:
+            scanning += " (paused)" if run.paused else _pace(run)
         yield Line(f"      mirror running, lag {live.lag:.1f} s{scanning}")
+        if live.waits:
+            yield Line(f"      it waits for {live.waits}", "yellow")
+        if live.brackets:
+            begun = f"{live.brackets:,} writes of gateways have begun and not ended"
+            yield Line(f"      {begun}; a swap waits for them")
+    yield from feed_lines(live.feeds, running=live.silent is not None and live.silent <= SILENT)
     if (reads := live.shadow) is not None:
         when = f"{duration(time.time() - reads.at)} ago"
         counts = f"{reads.equal:,} equal, {reads.lagging:,} lagging, {reads.mismatch:,} differ"

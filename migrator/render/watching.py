@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from migrator.commands.records import SILENT, RunStatus
 from migrator.commands.watching import Outlook, Watched
+from migrator.engine.guard import NEAR
 from migrator.model.phase import Phase
 from migrator.render.runs import run_lines
 from migrator.render.text import Line, Style, blocks, duration, some
@@ -34,6 +35,11 @@ def change_line(each: Watched) -> tuple[str, Line]:
     if live is not None:
         works = live.silent is not None and live.silent <= SILENT
         parts.append(f"lag {live.lag:.1f} s" if works else "no mirror")
+        parts += [f"waits for {live.waits}"] if live.waits else []
+        parts += [f"{live.brackets:,} brackets open"] if live.brackets else []
+        for feed in live.feeds:
+            if feed.share >= NEAR:
+                parts.append(f"feed of {feed.cls} on the {feed.side} at {feed.share:.0%}")
         if (reads := live.shadow) is not None:
             parts.append(f"shadow reads {reads.mismatch:,} of {reads.keys:,} differ")
         if live.differed:

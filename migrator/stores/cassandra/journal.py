@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from migrator.errors import FeedLost, Terminal, Transient
-from migrator.journal import Touch, Touches
+from migrator.journal import Kept, Touch, Touches
 from migrator.model import json_text as codec
 from migrator.model.value import Value
 from migrator.ports import Json
@@ -39,6 +39,7 @@ _AT_ONCE, _TOLD = 2_000, 100
 _HOT, _AHEAD = 2, 2
 _FULL_EVERY, _IDLE = 1.0, 0.01
 _CLOCK_EVERY = 30.0
+_SPARE = 3600  # seconds before touches expire from which on they are not relied on
 
 
 class _Table:
@@ -130,6 +131,8 @@ class CassandraBrackets:
 class CassandraJournal:
     """What an owner reads."""
 
+    rounds = 1
+
     def __init__(self, node: Node, where: str, name: str, settle: Callable[[Value], None]) -> None:
         self.table = _Table(node, where, name)
         self.where = where
@@ -180,6 +183,9 @@ class CassandraJournal:
     def open(self, position: Json) -> CassandraFeed:
         return CassandraFeed(self, position)
 
+    def kept(self) -> Kept:
+        return Kept(window=float(KEPT - _SPARE))
+
     def mark(self, name: str) -> None:
         self.table.put(name, _MARK)
 
@@ -224,7 +230,7 @@ class CassandraFeed:
         if position["table"] != journal.identity():
             raise _lost("its table was made anew", journal.where)
         self._low = int(position["low"])
-        if self._low < self._table.now() - KEPT + 3600:
+        if self._low < self._table.now() - KEPT + _SPARE:
             raise _lost(f"it was not read for a day ({KEPT:,} s)", journal.where)
         self._uuid = position["table"]
         # Of what was delivered the id, and the bucket where that is known.
@@ -240,6 +246,10 @@ class CassandraFeed:
         # For how long something may still appear in a bucket, and until when all was looked at.
         self._window = LIFE + SKEW + 1
         self._looked = self._low + self._window
+
+    @property
+    def brackets(self) -> int:
+        return len(self._open)
 
     def close(self) -> None:
         """The session is the store's own."""

@@ -16,8 +16,8 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.errors import OperationFailure
 from pymongo.read_concern import ReadConcern
 
-from migrator.errors import FeedLost, MigratorError, Refused, Transient
-from migrator.journal import Touch, Touches
+from migrator.errors import FeedLost, MigratorError, Refused, Terminal, Transient
+from migrator.journal import Kept, Touch, Touches
 from migrator.ports import Json
 from migrator.stores.mongo import keys, wire
 from migrator.stores.mongo.edge import edge
@@ -35,6 +35,8 @@ _WRITES = ("insert", "update", "replace", "delete")
 
 class MongoJournal:
     """A change stream, begun anew at any position."""
+
+    rounds = 120  # whoever is no mongod may read all of its oplog for it
 
     def __init__(
         self, database: Database[RawBSONDocument], collection: str, name: str, where: str
@@ -64,6 +66,19 @@ class MongoJournal:
         """A stream leaves nothing on the server; its markers go."""
         with edge(self.where, writing=True):
             self.database[MARKS].delete_many({"run": self.name})
+
+    def kept(self) -> Kept:
+        """The oplog is the server's own; a router has none, and not everybody may read it."""
+        client = self.database.client
+        try:
+            with edge(self.where):
+                first = client["local"]["oplog.rs"].find_one({}, {"ts": 1})
+                last = client.admin.command("hello").get("lastWrite", {}).get("opTime", {})
+        except Terminal:
+            return Kept()
+        if first is None or "ts" not in last:
+            return Kept()
+        return Kept(window=float(last["ts"].time - first["ts"].time))
 
     def mark(self, name: str) -> None:
         with edge(self.where, writing=True):

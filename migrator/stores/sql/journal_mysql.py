@@ -21,7 +21,7 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from migrator.errors import FeedLost, Refused
-from migrator.journal import Touch, Touches
+from migrator.journal import Kept, Touch, Touches
 from migrator.model.canonical import encode
 from migrator.model.value import Value
 from migrator.outbox import Table
@@ -86,6 +86,8 @@ class Watched:
 
 class MysqlJournal:
     """The binary log, read for one run."""
+
+    rounds = 1
 
     def __init__(
         self, database: Database, settings: StoreSettings, where: str, run: str,
@@ -170,6 +172,19 @@ class MysqlJournal:
     def drop(self) -> None:
         with self.session() as c:
             c.exec_driver_sql(f"DROP TABLE IF EXISTS {quote(self.marks)}")
+
+    def kept(self) -> Kept | None:
+        """The log is the server's own and goes by its age, read or not."""
+        with self.session() as c:
+            if self.begun(c) is None:
+                return None
+            shown = c.exec_driver_sql(
+                "SHOW GLOBAL VARIABLES WHERE variable_name IN "
+                "('binlog_expire_logs_seconds', 'expire_logs_days')"
+            )
+            found = {str(name).lower(): float(value) for name, value in shown.all()}
+        days = found.get("expire_logs_days", 0.0) * 86_400
+        return Kept(window=found.get("binlog_expire_logs_seconds") or days or None)
 
     def mark(self, name: str) -> None:
         with self.database.writing(self.where) as c:

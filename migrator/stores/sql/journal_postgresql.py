@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 from sqlalchemy.engine import Connection
 
 from migrator.errors import FeedLost, Refused
-from migrator.journal import Touch, Touches
+from migrator.journal import Kept, Touch, Touches
 from migrator.model.value import Value
 from migrator.ports import Json, StoreSettings
 from migrator.stores.sql.engine import Database, connect_args
@@ -51,6 +51,8 @@ class Followed(Protocol):
 
 class PostgresqlJournal:
     """One slot and one publication, both of the same name."""
+
+    rounds = 1
 
     def __init__(self, followed: Followed, name: str) -> None:
         self.followed = followed
@@ -87,6 +89,12 @@ class PostgresqlJournal:
                         f"{node.info.name} gets REPLICA IDENTITY FULL while the move lasts: its "
                         "primary key does not tell which aggregate a row belongs to",
                     )  # fmt: skip
+            if one(c, "SHOW max_slot_wal_keep_size") == "-1":
+                yield (
+                    "warning", "wal-keep",
+                    "max_slot_wal_keep_size is -1: while no mirror runs, nothing keeps the slot "
+                    "from filling the server's disk; SET it to what the disk can spare",
+                )  # fmt: skip
 
     def prepare(self) -> Json:
         with self._session() as c:
@@ -128,6 +136,18 @@ class PostgresqlJournal:
                 if one(c, "SELECT to_regclass(:t)", t=table) is not None:
                     c.execute(ddl(f"ALTER TABLE {table} REPLICA IDENTITY {identity}"))
             c.execute(ddl(f'DROP PUBLICATION IF EXISTS "{self.name}"'))
+
+    def kept(self) -> Kept | None:
+        """The WAL from the slot's restart position on, which no other slot's may be beyond."""
+        query = (
+            "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), safe_wal_size "
+            "FROM pg_replication_slots WHERE slot_name = :n AND restart_lsn IS NOT NULL"
+        )
+        with self.database.reading(self.where) as c:
+            found = c.execute(sa.text(query), {"n": self.name}).first()
+        if found is None:
+            return None
+        return Kept(int(found[0]), None if found[1] is None else int(found[1]))
 
     def _drop_slot(self, c: Connection) -> None:
         """Drop the slot, once whoever reads it has been sent away."""

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.errors import FeedLost
-from migrator.journal import Touches
+from migrator.journal import Kept, Touches
 from migrator.ports import Json
 from migrator.stores.sql.journal_postgresql import Followed, ddl, lacking, one, quoted
 from migrator.stores.sql.pgoutput import Relation, Tuple
@@ -35,6 +35,8 @@ _SETTINGS = (
 
 class OutboxJournal:
     """An outbox of one run, with a function and two triggers for each table."""
+
+    rounds = 1
 
     def __init__(self, followed: Followed, name: str) -> None:
         self.followed = followed
@@ -99,6 +101,12 @@ class OutboxJournal:
                 f"EXECUTE FUNCTION {name}()"
             ))  # fmt: skip
             c.execute(ddl(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {trigger}"))
+
+    def kept(self) -> Kept | None:
+        """The outbox with its index, as they lie on the disk."""
+        with self.database.reading(self.where) as c:
+            size = one(c, "SELECT pg_total_relation_size(to_regclass(:t))", t=self.outbox)
+        return None if size is None else Kept(int(size))
 
     def drop(self) -> None:
         with self.database.writing(self.where) as c:
@@ -194,6 +202,8 @@ class OutboxFeed:
         assert isinstance(position, dict)
         now = position["now"]
         with self._database.writing(self._journal.where) as c:
+            if self._journal.identity(c) != self._name:
+                return  # it was removed meanwhile, as the next look tells
             c.execute(
                 sa.text(
                     f"DELETE FROM {self._journal.outbox} WHERE "  # noqa: S608

@@ -1,0 +1,256 @@
+"""What may be wrong with a live move, or go wrong while it lasts: each is told in words, and
+nothing is lost."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import bson
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from migrator import commands
+from migrator.commands import SwapTerms, Terms
+from migrator.errors import Failed, Refused
+from migrator.gateway import Gateway
+from migrator.journal import journal_name
+from migrator.model.block import Aggregate, cut
+from migrator.model.phase import Phase
+from migrator.ports import Collection
+from migrator.state import LiveState, Position
+from tests.system import kit
+from tests.system.application import mirroring
+from tests.system.kit import Shop, Urls
+from tests.system.test_live import Game, game
+from tests.system.test_live import until as until_
+
+__all__ = ["game"]
+GAMES = 20
+LONG = 150.0  # as long as a loaded machine may take
+until = partial(until_, seconds=LONG)
+# The fence of the embedded store stops all writes; one core less is no reason to give up.
+TERMS = Terms(swap=SwapTerms(bound=30, lag=20))
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    """Games between two embedded stores, and room for each test's own faults."""
+    made = Shop(tmp_path, {"old": "embedded:///old.db", "new": "embedded:///new.db"})
+    made.script("move = " + kit.move("Game", "At('old', 'games')", "At('new', 'games')"))
+    with made.open() as project:
+        kit.fill(_side(project, "old"), [(str(n), {"id": str(n), "n": 0}) for n in range(GAMES)])
+    return made
+
+
+def _side(project: commands.Project, store: str, name: str = "games") -> Collection:
+    return project.stores.get(store).collection("Game", kit.At(store, name))
+
+
+def _put(project: commands.Project, key: str, number: int) -> None:
+    side = _side(project, "old")
+    side.write([cut(Aggregate(key, {"id": key, "n": number}), side.at.rules("Game"))])
+
+
+def _apply(project: commands.Project, phase: Phase) -> commands.Applied:
+    run = commands.unfinished(project, "0001")
+    plan = commands.frozen_plan(run) if run else commands.plan(project, "0001", live=True)
+    assert plan.errors == []
+    return commands.apply(project, plan, until=phase, terms=TERMS)
+
+
+def _events(project: commands.Project, event: str) -> list[Any]:
+    return [each["detail"] for each in commands.events(project, "0001") if each["event"] == event]
+
+
+def _told(project: commands.Project, event: str) -> Callable[[], list[Any] | None]:
+    return lambda: _events(project, event) or None
+
+
+def _assert_equal(project: commands.Project) -> None:
+    """With a mirror at work: both sides hold the same."""
+    (found,) = commands.verify_run(project, "0001")
+    assert found.clean, found.told
+
+
+# ---------------------------------------------------------------------- feeds that are gone
+
+
+def test_an_outbox_that_somebody_dropped_is_made_anew_and_both_sides_compared(shop: Shop) -> None:
+    with shop.open() as project, mirroring(shop):
+        _apply(project, Phase.SHADOW_READ)
+        with sqlite3.connect(shop.root / "old.db", timeout=30) as plain:
+            ours = "SELECT type, name FROM sqlite_master WHERE name LIKE 'migrator%outbox%'"
+            for kind, name in plain.execute(f"{ours} AND type <> 'index'").fetchall():
+                plain.execute(f"DROP {kind} {name}")
+        _put(project, "unseen", 1)
+        until(_told(project, "scanned anew"))
+        (lost,) = _events(project, "feed lost")
+        _assert_equal(project)
+        assert _side(project, "new").read(["unseen"]) != [None]
+    assert lost["side"] == "source"
+    assert "outbox was removed" in lost["why"]
+
+
+def test_a_slot_that_somebody_dropped_is_made_anew_and_both_sides_compared(game: Game) -> None:
+    game.apply(Phase.SHADOW_READ)
+    with game.shop.open() as project:
+        slot = journal_name(project.control.run("0001").id, 0, "source")
+        with mirroring(game.shop):
+            _drop(game.tables.session.execute, slot)
+            until(_told(project, "scanned anew"))
+            lost = _events(project, "feed lost")[0]
+            game.assert_nothing_lost()
+    assert lost["side"] == "source"
+    assert slot in lost["why"]
+
+
+def _drop(do: Callable[..., Any], slot: str) -> None:
+    """Drop a slot, as somebody who wants his disk back; its reader comes again at once."""
+    there = "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s"
+    while (row := do(there, [slot]).fetchone()) is not None:
+        if row[0] is not None:
+            do("SELECT pg_terminate_backend(%s)", row)
+        with suppress(psycopg.errors.ObjectInUse):
+            do("SELECT pg_drop_replication_slot(%s)", [slot])
+            return
+
+
+def test_a_token_that_the_oplog_has_outlived_means_a_comparison(tmp_path: Path, urls: Urls) -> None:
+    name = kit.fresh("expired")
+    shop = Shop(tmp_path, {"docs": urls("mongodb", ""), "new": "embedded:///new.db"})
+    shop.script("move = " + kit.move("Game", f"At('docs', '{name}')", "At('new', 'games')"))
+    with shop.open() as project:
+        documents = _side(project, "docs", name)
+        kit.fill(documents, [(str(n), {"id": str(n), "n": 0}) for n in range(GAMES)])
+        _apply(project, Phase.SHADOW_READ)
+        kit.fill(documents, [("unseen", {"id": "unseen", "n": 1})])
+        live = LiveState(project.control, project.control.run("0001").id)
+        held = live.position(0, "source")
+        assert held is not None
+        live.keep(0, "source", Position(_aged(held.feed)))
+        with mirroring(shop):
+            until(_told(project, "scanned anew"))
+            _assert_equal(project)
+        assert _side(project, "new").read(["unseen"]) != [None]
+        (lost,) = _events(project, "feed lost")
+        assert "the oplog no longer reaches back" in lost["why"]
+        commands.abort(project, "0001", drop_target=True)
+        documents.drop()
+
+
+def _aged(position: Any) -> Any:
+    """The same position, years ago."""
+    token = bson.decode(bytes.fromhex(position["token"]["_data"]))
+    old = {**token, "s": 1, "t": bson.Timestamp(1_000_000_000, 1)}
+    return {**position, "token": {"_data": bson.encode(old).hex()}}
+
+
+# ---------------------------------------------------------------------- the control database
+
+
+def test_a_full_disk_under_the_control_database_stops_and_loses_nothing(shop: Shop) -> None:
+    with shop.open() as project:
+        _apply(project, Phase.SHADOW_READ)
+        run = project.control.run("0001")
+        with _full(project):
+            with pytest.raises(Failed, match="full") as failed:
+                commands.cutover(project, "0001", swap=TERMS.swap)
+            assert "free disk space" in failed.value.hint
+            _put(project, "meanwhile", 1)  # the application's own store is not concerned
+            assert project.control.run(run.id) == run
+        assert commands.cutover(project, "0001", swap=TERMS.swap).primary == "target"
+        assert _side(project, "new").read(["meanwhile"]) != [None]
+        with mirroring(shop):
+            _assert_equal(project)
+
+
+class _full:
+    """A control database whose disk has no room left for one more record."""
+
+    def __init__(self, project: commands.Project) -> None:
+        self.project = project
+        self.engine = project.control.engine
+
+    def _limit(self, pages: int) -> None:
+        self.engine.dispose()
+        sa.event.remove(self.engine, "connect", self._set) if self._listening() else None
+        self.pages = pages
+        sa.event.listen(self.engine, "connect", self._set)
+
+    def _listening(self) -> bool:
+        return sa.event.contains(self.engine, "connect", self._set)
+
+    def _set(self, connection: Any, _record: object) -> None:
+        connection.execute(f"PRAGMA max_page_count = {self.pages}")
+
+    def __enter__(self) -> None:
+        with self.engine.connect() as c:
+            pages = c.exec_driver_sql("PRAGMA page_count").scalar_one()
+        self._limit(pages)
+        size = 4000
+        while size:
+            try:
+                self.project.control.record("filler", "filler", text="x" * size)
+            except Failed:
+                size //= 2
+
+    def __exit__(self, *_: object) -> None:
+        self._limit(1_000_000)
+
+
+def test_a_gateway_of_an_older_version_is_refused(shop: Shop) -> None:
+    with shop.open() as project:
+        _apply(project, Phase.SHADOW_READ)
+    with sqlite3.connect(shop.root / ".migrator" / f"{kit.ENV}.db") as control:
+        control.execute("UPDATE migrator_state_version SET version_num = '9999'")
+    with pytest.raises(Refused, match="9999") as refused:
+        Gateway.open("Game", shop.config, kit.ENV)
+    assert "newer Migrator" in refused.value.hint
+
+
+# ---------------------------------------------------------------------- clocks
+
+
+@pytest.fixture(params=[-3600, 3600])
+def wild(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Lets the wall clock of this process leap by an hour whenever it is looked at."""
+    real, looks = time.time, itertools.count(1)
+
+    def leaps() -> float:
+        return real() + next(looks) * float(request.param)
+
+    return lambda: monkeypatch.setattr(time, "time", leaps)
+
+
+def test_a_clock_that_jumps_changes_nothing_for_who_asks(
+    shop: Shop, wild: Callable[[], None]
+) -> None:
+    with shop.open() as project, mirroring(shop):
+        _apply(project, Phase.SHADOW_READ)
+        wild()
+        _put(project, "before", 1)
+        assert commands.cutover(project, "0001", swap=TERMS.swap).primary == "target"
+        assert commands.rollback(project, "0001", swap=TERMS.swap).primary == "source"
+        _put(project, "after", 2)
+        _assert_equal(project)
+
+
+def test_a_clock_that_jumps_changes_nothing_for_the_mirror(
+    shop: Shop, wild: Callable[[], None]
+) -> None:
+    with shop.open() as project:
+        wild()
+        _apply(project, Phase.SHADOW_READ)
+        assert commands.cutover(project, "0001", swap=TERMS.swap).primary == "target"
+        assert commands.rollback(project, "0001", swap=TERMS.swap).primary == "source"
+        _put(project, "after", 2)
+    with shop.open() as project, mirroring(shop):
+        _assert_equal(project)
