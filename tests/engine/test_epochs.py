@@ -4,14 +4,17 @@ primary (R15)."""
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator import commands
 from migrator.commands import SwapTerms, repairing
@@ -19,9 +22,10 @@ from migrator.engine import points
 from migrator.errors import MigratorError, Refused, Transient, Waiting
 from migrator.gateway import Gateway, Stopped
 from migrator.journal import Note, note_of
-from migrator.model.epoch import Epoch, from_text, to_text
+from migrator.model.epoch import from_text, to_text
 from migrator.model.phase import Phase
 from migrator.outbox import FileNote
+from migrator.state import LiveState
 from tests.engine.games import SETTINGS, contents, fill, game, make_project, source, target
 from tests.gateway.kit import QUICK, until
 
@@ -77,6 +81,12 @@ class Live:
         with self.open() as project:
             run = project.control.run("0001")
         return run.primary, run.epoch, run.fence
+
+    @property
+    def told(self) -> float:
+        """When the mirror last said something."""
+        with self.open() as project:
+            return LiveState(project.control, project.control.run("0001").id).told()[0]
 
     def notes(self) -> list[Note]:
         with self.open() as project:
@@ -202,15 +212,7 @@ def test_of_two_coordinators_the_one_that_was_overtaken_undoes(live: Live) -> No
 
 
 def test_a_flip_that_another_overtook_lets_nobody_write(live: Live) -> None:
-    def overtake() -> None:
-        for note in live.notes():
-            text = note.read()
-            held = None if text is None else from_text(text)
-            assert isinstance(held, Epoch)
-            other = {**_fields(held), "attempt": 1, "by": "another"}
-            assert note.change(text, to_text(Epoch(**other)))  # type: ignore[arg-type]
-
-    at("swap.flipped", overtake)
+    at("swap.flipped", lambda: overtake(live))
     with pytest.raises(Refused, match="another owner"):
         live.swap()
     assert live.run == ("target", 2, "flipped")  # gateways wait, whatever they know
@@ -221,8 +223,37 @@ def test_a_flip_that_another_overtook_lets_nobody_write(live: Live) -> None:
 SHORT = type(QUICK)(lease=1.0, look=0.005, bound=0.2, request_life=1.0)
 
 
-def _fields(epoch: Epoch) -> dict[str, object]:
-    return {name: getattr(epoch, name) for name in epoch.__struct_fields__}
+def overtake(live: Live) -> None:
+    """Claim the swap for an owner of another control database."""
+    for note in live.notes():
+        text = note.read()
+        held = None if text is None else from_text(text)
+        assert held is not None
+        assert note.change(text, to_text(replace(held, attempt=1, by="another")))
+
+
+def test_a_mirror_at_work_stops_when_another_owner_claims_a_swap(live: Live) -> None:
+    stop, ended = threading.Event(), queue.SimpleQueue[MigratorError]()
+
+    def works() -> None:
+        with live.open() as project:
+            try:
+                commands.mirror(project, "0001", stop=stop)
+            except MigratorError as error:
+                ended.put(error)
+
+    before = live.told
+    mirror = threading.Thread(target=works)
+    mirror.start()
+    try:
+        until(lambda: live.told != before, 60)
+        overtake(live)
+        error = ended.get(timeout=60)
+    finally:
+        stop.set()
+        mirror.join()
+    assert isinstance(error, Refused)
+    assert REPAIR in error.hint
 
 
 def test_a_gateway_that_was_open_stops_when_another_control_database_flips(live: Live) -> None:
