@@ -19,7 +19,7 @@ from migrator.model.move import At
 from migrator.ports import Json, StoreSettings
 from migrator.stores.redis import commands, open_store, stream
 from migrator.stores.redis.commands import Spec, Untold, Vocabulary
-from migrator.stores.redis.journal import RedisJournal
+from migrator.stores.redis.journal import RedisFeed, RedisJournal
 from migrator.stores.redis.replica import Splitter
 from tests.contract import own_redis
 from tests.contract.own_redis import Own
@@ -245,6 +245,31 @@ def test_reading_stops_while_much_waits_and_nothing_is_passed_over(
     touches, _, _ = drained(feed, journal)
     feed.close()
     assert [touch.key for touch in touches] == keys
+
+
+def test_what_waits_at_the_server_is_as_old_as_it_waits(
+    journal: RedisJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "MOST_WAITING", 10)
+    feed = journal.open(journal.prepare())
+    assert isinstance(feed, RedisFeed)
+    with client(journal) as plain, plain.pipeline(transaction=False) as many:
+        for number in range(20_000):
+            many.hset(f"game:{number}", "pad", "x" * 200)
+        many.execute()
+    end = journal.end()
+    until = time.monotonic() + 60
+    while not any(offset >= end for offset, _ in feed._stream._ends):
+        assert time.monotonic() < until, "it was not seen how far the server is"
+        time.sleep(0.02)
+    seen = time.monotonic()
+    for _ in range(8):
+        before = time.monotonic()
+        found = feed.poll(60)
+        assert found is not None
+        # All of it was there by then, whenever it was read.
+        assert found.age >= before - seen
+    feed.close()
 
 
 def test_a_long_transaction_is_begun_again_where_it_began(journal: RedisJournal) -> None:

@@ -59,6 +59,10 @@ class RedisJournal:
     def _info(self) -> dict[str, str]:
         return findings.lines(self.wire.ask(self._server, INFO))
 
+    def end(self) -> int:
+        """How many bytes of its stream the server has written."""
+        return int(self._info()["master_repl_offset"])
+
     # ------------------------------------------------------------ made and removed
 
     def findings(self) -> Iterable[tuple[str, str, str]]:
@@ -221,7 +225,7 @@ class RedisFeed:
         self._stream = Stream(
             replica, place, journal.database,
             Vocabulary(journal.database, journal.where_keys_stand), journal.form.touched,
-            journal.marker, int(info.get("repl_backlog_size", 0)),
+            journal.marker, int(info.get("repl_backlog_size", 0)), journal.end,
         )  # fmt: skip
 
     def poll(self, seconds: float) -> Touches | None:

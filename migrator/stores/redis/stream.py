@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
@@ -34,7 +35,7 @@ Touched = Callable[[bytes], Iterable[tuple[bytes, bool]]]
 
 class Place(NamedTuple):
     """Behind so many bytes of the stream, where the database ``selected`` is written to (None:
-    not known), and when it was read by this process's clock."""
+    not known), and since when that was there at the latest, by this process's clock."""
 
     offset: int
     selected: int | None
@@ -65,13 +66,16 @@ class Stream:
 
     def __init__(
         self, replica: Replica, place: Place, ours: int, vocabulary: Vocabulary, touched: Touched,
-        marker: bytes, backlog: int,
+        marker: bytes, backlog: int, end: Callable[[], int],
     ) -> None:  # fmt: skip
         self._replica = replica
         self._ours = ours
         self._vocabulary = vocabulary
         self._touched = touched
         self._marker = marker
+        # How far the server was, and when, while nothing was read: what came before is as old.
+        self._asked_end = end
+        self._ends: deque[tuple[int, float]] = deque()
         self._place = self._end = self._handed = place
         # So much may pass before a position is due: where it stays behind, it gets lost.
         self._stride = max(1, backlog // 8)
@@ -146,6 +150,7 @@ class Stream:
                 said = now
             if not self._has_room(_ACKNOWLEDGE_EVERY / 2):
                 heard = now  # nobody listened
+                self._note_end(now)
                 continue
             if found := self._replica.receive(_ACKNOWLEDGE_EVERY / 2):
                 heard = now = time.monotonic()
@@ -155,6 +160,18 @@ class Stream:
             elif now - heard > _SILENCE:
                 raise Transient("the server has fallen silent", where=self._replica.where)
 
+    def _note_end(self, now: float) -> None:
+        """Note where the stream ends, the less often the longer nothing is read."""
+        since = self._ends[0][1] if self._ends else now
+        if not self._ends or now - self._ends[-1][1] >= max(1.0, (now - since) / 100):
+            self._ends.append((self._asked_end(), now))
+
+    def _written_at(self, now: float) -> float:
+        """When what is read next was there already, as far as that is known."""
+        while self._ends and self._ends[0][0] <= self._place.offset:
+            self._ends.popleft()
+        return self._ends[0][1] if self._ends else now
+
     def _has_room(self, seconds: float) -> bool:
         with self._condition:
             return self._condition.wait_for(
@@ -162,7 +179,7 @@ class Stream:
             )
 
     def _take_in(self, command: Command, size: int, now: float) -> None:
-        begins = self._place._replace(at=now)
+        begins = self._place._replace(at=self._written_at(now))
         name = command[0].upper()
         selected = int(command[1]) if name == b"SELECT" else begins.selected
         self._place = Place(begins.offset + size, selected, now)
