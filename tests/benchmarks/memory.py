@@ -19,20 +19,25 @@ from tests.benchmarks.project import PAIRS, REVISION, Bench
 STEPS = ("plan", "backfill", "verify")
 
 
-def growth(sizes: list[int]) -> dict[str, dict[str, float]]:
+def growth(sizes: list[int], pair: str) -> dict[str, dict[str, float]]:
     """The peaks in MB by step and number of blocks, printed as a table."""
-    print(f"\nresident memory, MB at the peak{'':9}" + "".join(f"{n:>12,}" for n in sizes), end="")
+    print(f"\n{PAIRS[pair].name}, small blocks\nresident memory, MB at the peak{'':9}", end="")
+    print("".join(f"{n:>12,}" for n in sizes), end="")
     print("   growth", flush=True)
     peaks: dict[str, dict[str, float]] = {step: {} for step in STEPS}
     for size in sizes:
         with tempfile.TemporaryDirectory(prefix="migrator-bench-") as folder:
-            Bench(PAIRS["embedded"], Path(folder)).fill(size, small)
-            for step in STEPS:
-                done = subprocess.run(
-                    [sys.executable, "-m", "tests.benchmarks.memory", step, folder],
-                    check=True, capture_output=True, text=True,
-                )  # fmt: skip
-                peaks[step][f"{size}"] = float(done.stdout)
+            bench = Bench(PAIRS[pair], Path(folder))
+            bench.fill(size, small)
+            try:
+                for step in STEPS:
+                    done = subprocess.run(
+                        [sys.executable, "-m", "tests.benchmarks.memory", step, folder, pair],
+                        check=True, capture_output=True, text=True,
+                    )  # fmt: skip
+                    peaks[step][f"{size}"] = float(done.stdout)
+            finally:
+                bench.remove()
     for step, found in peaks.items():
         values = list(found.values())
         print(f"{step:40}" + "".join(f"{v:12.1f}" for v in values), end="")
@@ -50,10 +55,10 @@ def peak() -> float:
     return (own + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) / 1024
 
 
-def main(step: str, folder: str) -> None:
+def main(step: str, folder: str, pair: str) -> None:
     """Carry out one step and print the peak."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    bench = Bench(PAIRS["embedded"], Path(folder))
+    bench = Bench(PAIRS[pair], Path(folder))
     with bench.open() as project:
         if step == "plan":
             commands.save_plan(project, commands.plan(project, REVISION, full=True))

@@ -167,6 +167,7 @@ def main() -> None:
         "--memory", type=int, nargs="*", default=[5_000, 50_000], metavar="BLOCKS",
         help="sizes for resident memory, small blocks (5,000 and 50,000)",
     )  # fmt: skip
+    parser.add_argument("--memory-pair", choices=PAIRS, default="embedded", help="%(default)s")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     given = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
@@ -184,7 +185,7 @@ def main() -> None:
             show(rows[-1])
     result["pairs"] = rows
     if given.memory:
-        result["memory"] = memory.growth(given.memory)
+        result["memory"] = memory.growth(given.memory, given.memory_pair)
     result["help_seconds"] = start()
     print(f"\nmigrator --help: {result['help_seconds']:.2f} s")
     if given.json:
