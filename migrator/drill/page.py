@@ -22,7 +22,7 @@ h1 { font-size: 1.4rem; margin-bottom: 0; } h2 { font-size: 1.1rem; margin-top: 
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; } td, th { padding: .2rem .9rem .2rem 0; text-align: left;
   vertical-align: top; border-bottom: 1px solid #d5d9e0; } td.n, th.n { text-align: right; }
-td { overflow-wrap: anywhere; }
+td.n { white-space: nowrap; }
 svg text { font: 12px system-ui, sans-serif; fill: #1c2330; } svg .dim { fill: #5a6373; }
 svg .axis { stroke: #aab2bf; } svg .stage { fill: #d8e4f5; stroke: #fff; }
 svg .swap { fill: #f0b35a; stroke: #fff; } svg .calls { fill: #4a7dbd; }
