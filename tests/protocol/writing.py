@@ -32,6 +32,7 @@ class Writer(NamedTuple):
     knows: bool = True  # that writes are to be noted
     bracket: int = NONE
     version: int = 0
+    slept: bool = False  # between its look at the bracket's age and its write
 
 
 class Request(NamedTuple):
@@ -71,10 +72,10 @@ class Brackets(Machine[Noted]):
         "gateway.open": "a gateway sends a bracket for what it is about to write",
         "gateway.opened": "the bracket is there, and the gateway has the answer",
         "gateway.check": "the gateway sees that its bracket is young enough",
-        "gateway.leave": "it is too old: nothing is written",
+        "gateway.leave": "it is too old: nothing is written, and the bracket stays open",
         "gateway.send": "the write is sent; without a bracket, where the gateway knows of no move",
         "gateway.lands": "the write is carried out, and acknowledged",
-        "gateway.close": "the bracket is closed",
+        "gateway.close": "the bracket is closed: after the write, or because there is none",
         "gateway.unknown": "the write has no answer, and may still be carried out",
         "gateway.crash": "the gateway dies; another one begins, which knows the phase",
         "gateway.learn": "the gateway sees that writes are to be noted",
@@ -105,7 +106,7 @@ class Brackets(Machine[Noted]):
     )
     RULES: ClassVar[dict[str, str]] = {
         "R8.age": "a gateway does not look how old its bracket is",
-        "R8.closing": "closing a bracket whose life is over adds no touch",
+        "R8.closing": "closing a bracket that was reaped adds no touch",
         "R8.life": "a bracket is reaped while its write may be carried out",
         "R8.settle": "a reaped key is read as any other, and not settled",
         "R8.window": "the reader looks once at each time in which brackets are sent",
@@ -131,7 +132,7 @@ class Brackets(Machine[Noted]):
         s = s._replace(
             writes=s.writes - 1, names=s.names + 1, brackets=(*s.brackets, Bracket(s.names))
         )
-        return _writer(s, at=OPENING, bracket=s.names - 1)
+        return _writer(s, at=OPENING, bracket=s.names - 1, slept=False)
 
     def gateway_opened(self, s: Noted, _: object) -> Noted | None:
         if s.writer.at != OPENING:
@@ -150,7 +151,9 @@ class Brackets(Machine[Noted]):
         bracket = _bracket(s, s.writer.bracket)
         if s.writer.at != OPENED or not (bracket is None or bracket.aged):
             return None
-        return _writer(s, at=LANDED)
+        if bracket is not None and bracket.passed:
+            s = _gone(s, bracket.name)
+        return _writer(s, at=IDLE, bracket=NONE)
 
     def gateway_send(self, s: Noted, _: object) -> Noted | None:
         unnoted = s.writer.at == IDLE and not s.writer.knows
@@ -168,15 +171,17 @@ class Brackets(Machine[Noted]):
         return _writer(s, at=IDLE if s.writer.bracket == NONE else LANDED)
 
     def gateway_close(self, s: Noted, _: object) -> Noted | None:
-        if s.writer.at != LANDED:
-            return None
         name = s.writer.bracket
         bracket = _bracket(s, name)
+        unwritten = s.writer.at == OPENED and (bracket is None or bracket.aged)
+        if s.writer.at != LANDED and not unwritten:
+            return None
+        late = bracket is None or bracket.at != OPEN or (bracket.passed and bracket.aged)
         if bracket is not None and bracket.passed:
             s = _gone(s, name)
         elif bracket is not None and bracket.at == OPEN:
             s = _changed(s, name, at=CLOSED)
-        if (bracket is None or bracket.aged) and self.holds("R8.closing"):
+        if late and self.holds("R8.closing"):
             new = Bracket(s.names, CLOSED)
             s = s._replace(brackets=(*s.brackets, new), names=s.names + 1)
         return _writer(s, at=IDLE, bracket=NONE)
@@ -195,7 +200,8 @@ class Brackets(Machine[Noted]):
         if s.writer.at == SENT:
             late = (*s.late, Request(s.writer.version, s.writer.bracket))
             s = s._replace(late=late)
-        if (bracket := _bracket(s, s.writer.bracket)) and bracket.passed:
+        bracket = _bracket(s, s.writer.bracket)
+        if bracket is not None and bracket.passed and bracket.at == OPEN:
             s = _gone(s, bracket.name)
         return s._replace(writer=Writer(knows=s.noting))
 
@@ -214,7 +220,8 @@ class Brackets(Machine[Noted]):
         after = self.call_dies(s, n)
         if after is None or "call.partly" not in s.faults or s.late[n].version < s.value:
             return None
-        return _spent(after, "call.partly")._replace(partial=s.late[n].version)
+        spent: Noted = _spent(after, "call.partly")
+        return spent._replace(partial=s.late[n].version)
 
     def call_dies(self, s: Noted, n: int) -> Noted | None:
         return s._replace(late=s.late[:n] + s.late[n + 1 :]) if n < len(s.late) else None
@@ -224,9 +231,9 @@ class Brackets(Machine[Noted]):
 
     def bracket_lands(self, s: Noted, name: int) -> Noted | None:
         bracket = _bracket(s, name)
-        if bracket is None or not self._abandoned(s, name) or bracket.passed:
+        if bracket is None or not self._abandoned(s, name):
             return None
-        return _lands(s, name)
+        return _gone(s, name) if bracket.passed else _lands(s, name)
 
     def bracket_dies(self, s: Noted, name: int) -> Noted | None:
         return _gone(s, name) if self._abandoned(s, name) else None
@@ -245,21 +252,26 @@ class Brackets(Machine[Noted]):
         if s.writer.bracket == name and s.writer.at == CHECKED:
             if "gateway.sleeps" not in s.faults:
                 return None
-            s = _spent(s, "gateway.sleeps")
+            s = _writer(_spent(s, "gateway.sleeps"), slept=True)
         return _changed(s, name, aged=True)
 
     def reader_passes(self, s: Noted, _: object) -> Noted | None:
-        if self.holds("R8.window") or all(b.at != COMING or b.passed for b in s.brackets):
-            return None
-        passed = [b._replace(passed=b.passed or b.at == COMING) for b in s.brackets]
-        return s._replace(brackets=tuple(passed))
+        """With the rule only what came too late for a write, of which nothing is sent any more."""
+        always = not self.holds("R8.window")
+        passed = [
+            b._replace(passed=b.passed or (b.at == COMING and (b.aged or always)))
+            for b in s.brackets
+        ]
+        after = s._replace(brackets=tuple(passed))
+        return after if after != s else None
 
     def reader_reaps(self, s: Noted, name: int) -> Noted | None:
         bracket = _bracket(s, name)
         if bracket is None or bracket.at != OPEN or not bracket.aged or bracket.passed:
             return None
         alive = any(request.bracket == name for request in s.late)
-        alive = alive or (s.writer.bracket == name and s.writer.at == SENT)
+        sent = s.writer.bracket == name and s.writer.at == SENT
+        alive = alive or (sent and not s.writer.slept)  # nobody can tell of who slept
         if alive and self.holds("R8.life"):
             return None
         if s.partial and self.holds("R8.settle"):
@@ -498,7 +510,8 @@ class Stamps(Machine[Stamped]):
     def append_unknown(self, s: Stamped, _: object) -> Stamped | None:
         if not s.sent or not s.sent[0] or "append.unknown" not in s.faults:
             return None
-        return _spent(s, "append.unknown")._replace(sent=(0, 1))  # type: ignore[no-any-return]
+        spent: Stamped = _spent(s, "append.unknown")
+        return spent._replace(sent=(0, 1))
 
     def append_again(self, s: Stamped, _: object) -> Stamped | None:
         if not s.sent or s.sent[0] or s.told or s.sent[1] == 0:
