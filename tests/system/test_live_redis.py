@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +27,7 @@ from tests.gateway.writers import Writer
 from tests.system import kit
 from tests.system.application import Application, Held, Hooked, Refused, Rounds, mirroring
 from tests.system.kit import Shop, Urls, contents
+from tests.system.test_live import die_at, in_child
 from tests.system.test_live_feeds import _on_sqlite
 
 _OLD = 60
@@ -127,6 +130,10 @@ class Life:
         assert run.primary == ("target" if word == "cutover" else "source")
         self.go_on()
 
+    def roll_back(self) -> object:
+        with self.shop.open() as project:
+            return commands.rollback(project, "0001", swap=self.terms)
+
     def go_on(self) -> None:
         """Until each kind of write was acknowledged a few times more."""
         words = {"put", *self.application.words}
@@ -160,7 +167,9 @@ def living(shop: Shop, application: Application) -> Iterator[Life]:
         application.stop()
 
 
-def test_nothing_is_lost_from_sqlite_to_redis_and_back(tmp_path: Path, own: Own) -> None:
+@pytest.fixture
+def to_redis(tmp_path: Path, own: Own) -> Iterator[Life]:
+    """From tables of SQLite to keys of Redis."""
     name = kit.fresh("live")
     tables = _on_sqlite(tmp_path / "sql.db", name)
     tables.make()
@@ -177,12 +186,26 @@ def test_nothing_is_lost_from_sqlite_to_redis_and_back(tmp_path: Path, own: Own)
     }
     with living(shop, Application(sides, writers=2)) as life:
         life.begin()
-        with mirroring(shop):
-            life.go_on()
-            for word in ("cutover", "rollback", "cutover"):
-                life.swap(word)
-        life.assert_nothing_lost()
+        yield life
     tables.close()
+
+
+def test_nothing_is_lost_from_sqlite_to_redis_and_back(to_redis: Life) -> None:
+    with mirroring(to_redis.shop):
+        to_redis.go_on()
+        for word in ("cutover", "rollback", "cutover"):
+            to_redis.swap(word)
+    to_redis.assert_nothing_lost()
+
+
+def test_nothing_is_lost_where_the_owner_dies_while_it_follows_redis(to_redis: Life) -> None:
+    to_redis.swap("cutover")
+    for point in ("mirror.touched", "mirror.applied", "swap.drained"):
+        to_redis.go_on()
+        pid = in_child(lambda p=point: die_at(p, 1, lambda: swapped(to_redis.roll_back)))  # type: ignore[misc]
+        assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL, f"{point} was not reached"
+    to_redis.swap("rollback")
+    to_redis.assert_nothing_lost()
 
 
 def test_nothing_is_lost_where_the_server_is_killed(tmp_path: Path, own: Own) -> None:
