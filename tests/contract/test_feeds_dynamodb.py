@@ -11,6 +11,7 @@ import pytest
 from migrator.testing.feeds import FeedCase
 from migrator.testing.feeds.harness import Followable
 from migrator.testing.feeds.layouts import LayoutPromises
+from migrator.testing.feeds.notes import NotePromises
 from migrator.testing.feeds.reading import FeedPromises
 from tests.contract.feeds_dynamodb import GATHERED, ITEM
 
@@ -29,7 +30,7 @@ class _Layouts(LayoutPromises):
         here.journal.drop()
 
 
-class TestStreams(_Layouts, FeedPromises):
+class TestStreams(_Layouts, FeedPromises, NotePromises):
     # Each request is one of its own: there is no session that could be cut.
     test_a_feed_whose_session_is_cut_is_transient_and_goes_on = None  # type: ignore[assignment]
 

@@ -13,7 +13,7 @@ from migrator.stores.dynamodb.options import SIDE
 from migrator.stores.dynamodb.side import Side
 
 if TYPE_CHECKING:
-    from migrator.journal import Journal
+    from migrator.journal import Journal, Note
     from migrator.stores.dynamodb.gathered import GatheredShape
     from migrator.stores.dynamodb.places import Place
     from migrator.stores.dynamodb.streams import Followed
@@ -33,6 +33,12 @@ class Live:
         from migrator.stores.dynamodb.streams import StreamJournal
 
         return StreamJournal(self._followed, name)
+
+    def note(self, name: str) -> Note:
+        """The note of this name, in the same region of the same account."""
+        from migrator.stores.dynamodb.note import DynamoNote
+
+        return DynamoNote(self._table.wire, name, self._table.where)
 
     @cached_property
     def _followed(self) -> Followed:
