@@ -204,6 +204,17 @@ def test_it_is_attached_without_a_snapshot_and_counts_for_nobody(own: Own) -> No
         assert (stats["total_forks"], stats["sync_partial_ok"]) == (0, 1)
 
 
+@pytest.mark.parametrize("own", [("--repl-diskless-sync", "no")], indirect=True)
+def test_it_is_attached_where_snapshots_begin_at_once(own: Own) -> None:
+    journal = journal_at(own.url)
+    with client(journal) as plain:
+        feed = journal.open(journal.prepare())
+        plain.hset("game:a", "a", 1)
+        assert [touch.key for touch in drained(feed, journal)[0]] == ["a"]
+        feed.close()
+        assert plain.info("stats")["total_forks"] <= 1
+
+
 def test_a_reader_of_the_stream_is_no_replica_to_a_plan(journal: RedisJournal) -> None:
     found = open_store(StoreSettings("cache", f"redis://{journal.wire.servers.seeds[0]}/7"))
     place = found.collection("Game", At("cache", "game", ("/Game/*",)))
