@@ -1,0 +1,71 @@
+"""A gateway that is killed in the middle of a bracket, on a real Cassandra (R8)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from migrator import commands
+from migrator.gateway.noting import Noting
+from migrator.stores.cassandra import journal
+from migrator.stores.cassandra.journal import CassandraBrackets
+from migrator.stores.cassandra.table_wire import Wire
+from tests.gateway.kit import opened, until
+from tests.gateway.test_live import begin, cassandra_to_embedded, ends, held, mirroring
+
+__all__ = ["cassandra_to_embedded"]
+
+
+def killed_at(where: type, step: str, config: Path, key: str) -> None:
+    """A process that puts a key, and is killed as it comes to a step of that.
+
+    Nothing may be open here: what another thread holds at the fork is never let go in the child.
+    """
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(120)
+        try:
+            with opened(config) as games:
+                setattr(where, step, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+                games.put(key, {"n": 1})
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+def test_what_a_gateway_wrote_before_it_was_killed_is_mirrored(
+    cassandra_to_embedded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The owner's: gateways are dead before it begins, and it need not wait for long.
+    monkeypatch.setattr(journal, "LIFE", 0.1)
+    monkeypatch.setattr(journal, "SKEW", 0.1)
+    monkeypatch.setattr(Wire, "request_life", 0.3)
+    with commands.Project(cassandra_to_embedded, "test") as project:
+        begin(project)
+    killed_at(CassandraBrackets, "close", cassandra_to_embedded, "written")
+    killed_at(Noting, "check", cassandra_to_embedded, "announced")
+    with commands.Project(cassandra_to_embedded, "test") as project:
+        old, new = ends(project)
+        assert (held(old), held(new)) == ({"written": {"n": 1}}, {})
+
+        with mirroring(cassandra_to_embedded):
+            until(lambda: held(new) == {"written": {"n": 1}}, 60)
+
+
+def test_without_reaping_it_would_be_missing(
+    cassandra_to_embedded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with commands.Project(cassandra_to_embedded, "test") as project:
+        begin(project)
+    killed_at(CassandraBrackets, "close", cassandra_to_embedded, "written")
+    with commands.Project(cassandra_to_embedded, "test") as project:
+        monkeypatch.setattr(journal.CassandraFeed, "_reap", lambda self: None)
+        with opened(cassandra_to_embedded) as games, mirroring(cassandra_to_embedded):
+            games.put("later", {"n": 2})
+            old, new = ends(project)
+            until(lambda: "later" in held(new), 60)
+            assert "written" in held(old)
+            assert "written" not in held(new)
