@@ -145,6 +145,19 @@ def test_a_note_that_no_longer_fits_is_ignored(cache: RedisStore, plain: redis.R
         assert found.entries == {"id": "no longer", "n": "seven", "digits": "6"}
 
 
+def test_numbers_out_of_range_are_text_to_both_readers(
+    cache: RedisStore, plain: redis.Redis
+) -> None:
+    place = at(cache, "Player")
+    put(place, "x", {"n": 5, "list": [1], "deep": {"a": 1.5}})
+    odd = {"n": "1e999", "list": "[2,-1e999]", "deep": '{"a":[1e400]}'}
+    plain.hset("Player:x", mapping={**odd, "max": "1.7976931348623157e+308"})  # type: ignore[arg-type]
+    for reader in (place, place.observer()):
+        (found,) = reader.read(["x"])
+        assert found is not None
+        assert found.entries == {**odd, "max": 1.7976931348623157e308}
+
+
 def test_a_hash_of_somebody_else_is_text(cache: RedisStore, plain: redis.Redis) -> None:
     plain.hset("Player:y", mapping={"age": "5", "a.b": "{}", b"\x8a": b"\x80\x04K"})  # type: ignore[dict-item]
     place = at(cache, "Player")
@@ -158,7 +171,9 @@ def test_a_hash_of_somebody_else_is_text(cache: RedisStore, plain: redis.Redis) 
     assert found.entries == {"age": "5", "a\\.b": "{}", "\udc8a": b"\x80\x04K", "n": 7}
 
 
-def test_an_append_sends_the_round_alone(cache: RedisStore, plain: redis.Redis) -> None:
+def test_an_append_sends_the_round_alone(own: Own) -> None:
+    """On a server of its own: these are bytes of all its clients."""
+    cache, plain = store(own.url), redis.Redis(port=own.port)
     rules = ("/Game/*/rounds[*]", "/Game/*")
     for layout in ("hash", "keys"):
         place = at(cache, "Game", layout, *rules)
@@ -169,6 +184,8 @@ def test_an_append_sends_the_round_alone(cache: RedisStore, plain: redis.Redis) 
         assert after["total_net_input_bytes"] - before["total_net_input_bytes"] < 2_000
         assert after["total_net_output_bytes"] - before["total_net_output_bytes"] < 10_000
         place.drop()
+    cache.close()
+    plain.close()
 
 
 # ---------------------------------------------------------------- identifiers
