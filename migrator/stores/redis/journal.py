@@ -2,7 +2,7 @@
 
 A position is a place in the stream of one life of one server. After a restart, or on a server
 that took over, writes that were acknowledged may be missing which the mirror has: such a feed is
-lost, whatever that server could still give. A marker is a key that is set and removed in one
+lost, whatever that server could still give (R5). A marker is a key that is set and removed in one
 step, so that nothing of it stays.
 """
 

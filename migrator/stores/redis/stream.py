@@ -1,7 +1,7 @@
 """The replication stream, read ahead by a thread of its own.
 
 What is written again before it was taken stands in the queue once, so that a busy key costs no
-memory; each stands where its first write begins, which is as far as a position may go.
+memory; each stands where its first write begins, which is as far as a position may go (R5).
 """
 
 from __future__ import annotations
