@@ -11,8 +11,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NoReturn
 
-import msgspec
-
 from migrator.model.block import Block
 from migrator.model.json_text import reader
 from migrator.model.path import parse_path
@@ -85,11 +83,10 @@ def _value(held: bytes, note: Any) -> Value:
             return _noted(held, note)
         except _MISFIT:
             pass
-    try:
-        text = str(held, "utf-8")
-    except UnicodeDecodeError:
-        return held
-    if text[:1] in ("{", "[") or text in ("true", "false", "null") or _NUMBER.fullmatch(text):
+    text = _unmarked(held)
+    if isinstance(text, str) and (
+        text[:1] in ("{", "[") or text in ("true", "false", "null") or _NUMBER.fullmatch(text)
+    ):
         try:
             return _json(text)
         except _MISFIT:
@@ -161,23 +158,4 @@ def _float(text: str) -> float:
 
 
 # Made once: that takes as long as reading a small value.
-_strictly = reader(json.JSONDecoder(strict=False, parse_constant=_no_number, parse_float=_float))
-_scan = json.JSONDecoder(strict=False, parse_constant=_no_number).scan_once  # type: ignore[attr-defined]
-_pack = msgspec.msgpack.Encoder().encode
-_INFINITE = b"\xcb\x7f\xf0" + bytes(6), b"\xcb\xff\xf0" + bytes(6)
-
-
-def _json(text: str) -> Any:
-    """The value of JSON. Raises ValueError for what is none, and for numbers out of range.
-
-    To look at each number takes a third of the time, so they are looked at together: one that is
-    too large was read as infinite, and shows in another form of the value.
-    """
-    try:
-        value, end = _scan(text, 0)
-        packed = _pack(value)
-    except (StopIteration, *_MISFIT):
-        return _strictly(text)
-    if end != len(text) or _INFINITE[0] in packed or _INFINITE[1] in packed:
-        return _strictly(text)
-    return value
+_json = reader(json.JSONDecoder(strict=False, parse_constant=_no_number, parse_float=_float))
