@@ -123,7 +123,7 @@ class DynamoApplication:
                 do.delete_item(TableName=table, Key=self.key("a", "rounds[0]"))
 
             yield Write("put of an entry", before, one_more, a)
-            yield Write("delete of an entry", before, one_less, {"a": True})
+            yield Write("delete of an entry", one_more, one_less, a)
             other = {"pk": {"S": "PLAYER#a"}, "sk": {"S": _HEAD}}
             yield Write(
                 "another class", before, lambda: do.put_item(TableName=table, Item=other), {}

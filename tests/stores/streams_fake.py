@@ -66,6 +66,7 @@ class Service:
         self.log: list[tuple[str, Any]] = []
         self.denied: set[str] = set()
         self.throttled = 0
+        self.page = 7
         self._first = shards
         self._number = 0
         self._iterators: dict[str, tuple[str, int]] = {}
@@ -255,7 +256,7 @@ class Service:
             raise Error("TrimmedDataAccessException")
         if shard.stalled:
             return {"Records": [], "NextShardIterator": self._iterator(id, at)}
-        records = shard.records[at : at + min(request["Limit"], 7)]
+        records = shard.records[at : at + min(request["Limit"], self.page)]
         answer: dict[str, Any] = {"Records": records}
         at += len(records)
         if not (shard.closed and at >= len(shard.records)):

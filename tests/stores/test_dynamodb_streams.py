@@ -16,6 +16,7 @@ from migrator import At, Layout, item, item_collection
 from migrator.errors import DoesNotFit, FeedLost, Refused
 from migrator.journal import Feed, Journal, Touches
 from migrator.model.block import Address, Aggregate, cut
+from migrator.model.value import Value
 from migrator.ports import Collection, StoreSettings
 from migrator.stores import dynamodb
 from migrator.stores.dynamodb import feed as feeds
@@ -224,6 +225,19 @@ def test_a_marker_on_its_way_outlives_the_feed() -> None:
     feed.close()
 
 
+def test_very_many_touches_come_in_bounded_batches() -> None:
+    service = Service(shards=6, view=VIEW)
+    service.page = 1_000
+    followed = journal(service)
+    feed = followed.open(followed.prepare())
+    keys = writes(service, 12_000)
+    followed.mark("all")
+    seen = until(feed, "all")
+    assert seen.keys.keys() == keys
+    assert 1_000 <= seen.most <= 5_000
+    feed.close()
+
+
 def test_parents_are_read_to_their_end_before_children() -> None:
     service = Service(view=VIEW)
     followed = journal(service)
@@ -338,6 +352,26 @@ def test_a_feed_that_was_not_read_for_a_day_is_lost() -> None:
     spot[2] -= feeds.KEPT + 60
     with pytest.raises(FeedLost, match="23 hours"):
         quiet(followed.open(position))
+
+
+def test_a_feed_that_is_quiet_tells_that_nothing_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feeds, "_QUIET", 0.0)
+    monkeypatch.setattr(feeds, "_TOLD_EVERY", 0.0)
+    service = Service(view=VIEW)
+    followed = journal(service)
+    position: Any = followed.prepare()
+    (spot,) = position["shards"].values()
+    spot[2] = before = time.time() - feeds.KEPT + 600
+    feed = followed.open(position)
+    end = time.monotonic() + 30
+    while spot[2] <= before + 600:
+        assert time.monotonic() < end
+        if (given := feed.poll(0.1)) is not None:
+            told: Any = given.position
+            (spot,) = told["shards"].values()
+    feed.close()
 
 
 def test_a_stream_that_was_lost_is_made_anew() -> None:
@@ -508,4 +542,45 @@ def test_no_block_takes_the_key_of_a_marker() -> None:
         block = cut(Aggregate(f"{markers.HEAD}1", {"v": 1}), collection.at.rules("Game"))
         with pytest.raises(DoesNotFit, match=r"marker"):
             collection.write([block])
+    store.close()
+
+
+def test_an_entry_leads_to_an_identifier_of_its_own_kind() -> None:
+    store = dynamodb.open_store(StoreSettings("docs", servers.dynamodb()))
+    name = f"{servers.namespace()}{fresh('kinds')}"
+    rules = ["/Game/*/rounds[*]", "/Game/*"]
+    at = At("docs", name, rules, item_collection("GAME#{id}"))
+    collection = store.collection("Game", at)
+    collection.create()
+    collection.write(
+        [cut(Aggregate(id, {"v": 1, "rounds": [{"n": 1}]}), at.rules("Game")) for id in (5, "6")]
+    )
+    followed = journal_of(collection, "run")
+    feed = followed.open(start := followed.prepare())
+
+    def taken(mark: str) -> dict[Value, bool]:
+        touches: dict[Value, bool] = {}
+        followed.mark(mark)
+        marks: list[str] = []
+        while mark not in marks:
+            if (given := feed.poll(1.0)) is not None:
+                marks += given.marks
+                for touch in given.touches:
+                    touches[touch.key] = touches.get(touch.key, False) or touch.deleted
+        return touches
+
+    for id in ("5", "6"):
+        key = {"pk": {"S": f"GAME#{id}"}, "sk": {"S": "rounds[0]"}}
+        client().put_item(TableName=name, Item={**key, "n": {"N": "2"}})
+        client().delete_item(TableName=name, Key=key)
+    assert taken("entries") == {5: False, "6": False}
+    collection.delete([Address(5), Address("6")])
+    assert taken("blocks") == {5: True, "6": True}
+    feed.close()
+    feed = followed.open(start)
+    again = taken("again")  # whatever they may have been, now that nothing says it
+    assert again.keys() <= {5, "5", 6, "6"}
+    assert (again[5], again["6"]) == (True, True)
+    feed.close()
+    collection.drop()
     store.close()

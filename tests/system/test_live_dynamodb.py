@@ -7,6 +7,7 @@ turned off, so the writers have ended before a move is left.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import pytest
 
 from migrator import commands
 from migrator.engine.swap import SwapTerms
+from migrator.gateway import Gateway
 from migrator.model.phase import Phase
 from tests.contract import servers as own
 from tests.contract.feeds_dynamodb import client
 from tests.gateway import test_live as gateway
+from tests.gateway.kit import QUICK, opened, until
 from tests.gateway.writers import Writer
 from tests.system import kit
 from tests.system.application import Application, Held, Hooked, Rounds, Tables, mirroring
@@ -25,6 +28,7 @@ from tests.system.kit import Shop, Urls
 from tests.system.test_live import Game
 
 _OLD = 60
+_LONG = 120.0
 
 
 class Items:
@@ -68,6 +72,14 @@ def _round(place: int, spell: str) -> dict[str, Any]:
     return {"M": {"pos": {"N": str(place)}, "spell": {"S": spell}}}
 
 
+class Patient(Game):
+    """A move whose swaps may take their time on a machine that is busy."""
+
+    @property
+    def terms(self) -> SwapTerms:
+        return SwapTerms(hook=self.hooked.command, bound=60, lag=10)
+
+
 @pytest.fixture
 def game(tmp_path: Path, urls: Urls) -> Iterator[Game]:
     name = kit.fresh("live")
@@ -90,9 +102,9 @@ def game(tmp_path: Path, urls: Urls) -> Iterator[Game]:
         f"target=At('sql', tables('{name}', rounds=tables('{name}_round', order_by='pos'))))"
     )
     sides = {"source": lambda: Items(name), "target": lambda: Tables(sql, name)}
-    application = Application(sides, writers=2)
+    application = Application(sides, writers=2, pace=0.03)
     with application, Hooked(application, tmp_path) as hooked:
-        yield Game(shop, application, hooked, items)  # type: ignore[arg-type]
+        yield Patient(shop, application, hooked, items)  # type: ignore[arg-type]
         application.stop()
     items.close()
 
@@ -121,14 +133,14 @@ def test_nothing_is_lost_from_cassandra_to_dynamodb(tmp_path: Path) -> None:
     with commands.Project(config, "test") as project:
         old, new = gateway.ends(project)
         old.create()
-        writers = [Writer(config, word, whole=True).start() for word in ("a", "b")]
+        writers = [Writer(config, word, patient, whole=True).start() for word in ("a", "b")]
         try:
-            gateway.more(writers)
+            more(writers)
             gateway.begin(project)
-            gateway.more(writers)
+            more(writers)
             for swap in (commands.cutover, commands.rollback, commands.cutover):
-                swap(project, "0001", swap=SwapTerms(gateways=True, bound=20, lag=2))
-                gateway.more(writers)
+                swap(project, "0001", swap=SwapTerms(gateways=True, bound=60, lag=10))
+                more(writers)
             for writer in writers:
                 writer.stop()
         finally:
@@ -136,6 +148,16 @@ def test_nothing_is_lost_from_cassandra_to_dynamodb(tmp_path: Path) -> None:
                 if not writer.waited:
                     writer.kill()
         with gateway.mirroring(config):
-            gateway.until(lambda: gateway.held(old) == gateway.held(new))
+            until(lambda: gateway.held(old) == gateway.held(new), _LONG)
         gateway.assert_held(new, writers)
         gateway.assert_held(old, writers)
+
+
+def patient(config: Path) -> Gateway:
+    """A gateway that outlasts a swap on a machine that is busy."""
+    return opened(config, replace(QUICK, lease=5.0, bound=_LONG, request_life=5.0))
+
+
+def more(writers: list[Writer]) -> None:
+    before = [writer.lines() for writer in writers]
+    until(lambda: all(w.lines() >= b + 4 for w, b in zip(writers, before, strict=True)), _LONG)

@@ -15,7 +15,7 @@ from migrator.stores.dynamodb import facts, findings, keys, sizes
 from migrator.stores.dynamodb.capacity import Meter, read_units
 from migrator.stores.dynamodb.codec import Item, Unreadable
 from migrator.stores.dynamodb.item import ItemShape
-from migrator.stores.dynamodb.live import Live, item_keys
+from migrator.stores.dynamodb.live import Keys, Live, item_keys
 from migrator.stores.dynamodb.options import GATHERED, REST, SIDE, Options
 from migrator.stores.dynamodb.patching import Patcher
 from migrator.stores.dynamodb.ranges import after, segments, unreadable
@@ -38,7 +38,7 @@ class ItemCollection(Live):
         self._shape = ItemShape(options, self._rules, self._where)
         self._meter = Meter(self._table)
 
-    def _touched(self) -> Callable[[Item, list[Item]], Iterable[Value]]:
+    def _touched(self) -> Keys:
         return item_keys(self._table.options.hash.name)
 
     # ------------------------------------------------------------ the collection itself

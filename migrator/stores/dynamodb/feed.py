@@ -34,7 +34,7 @@ _MOST_SHARDS = 16
 # Seconds between two looks at a shard that gives nothing, and between two listings of shards.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.15
 _LISTED_EVERY = 10.0
-# Seconds of empty answers after which a shard counts as read up to their beginning.
+# Seconds of nothing but empty answers after which a shard counts as read up to so long ago.
 _QUIET = 60.0
 # Seconds for which a shard whose end was read is waited for to be followed by others.
 _CHILDLESS = 60.0
@@ -220,7 +220,7 @@ class StreamFeed:
                 continue
             shard.quiet_since = shard.quiet_since or asked
             if asked - shard.quiet_since > _QUIET:
-                shard.spot = replace(shard.spot, time=shard.quiet_since)
+                shard.spot = replace(shard.spot, time=asked - _QUIET)
             shard.due = now + shard.pause
             shard.pause = min(shard.pause * 1.5, _LONGEST_PAUSE)
 
@@ -304,10 +304,12 @@ class StreamFeed:
                 self._see(marker, key, told.get("NewImage"), shard)
             return at
         images = [told[name] for name in ("OldImage", "NewImage") if told.get(name)]
-        for id in self._journal.followed.keys(key, images):
+        ids, root = self._journal.followed.keys(key, images)
+        for id in ids:
             form = encode(id)
             before = touches.pop(form, None)
-            touches[form] = Touch(id, removed or (before is not None and before.deleted))
+            deleted = (removed and root) or (before is not None and before.deleted)
+            touches[form] = Touch(id, deleted)
         return at
 
     # ------------------------------------------------------------------ markers

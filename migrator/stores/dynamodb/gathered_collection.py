@@ -19,7 +19,7 @@ from migrator.stores.dynamodb.capacity import Meter
 from migrator.stores.dynamodb.codec import Item, Unreadable
 from migrator.stores.dynamodb.gathered import GatheredShape, Gatherer, Seen
 from migrator.stores.dynamodb.gathered_capacity import GatheredMeter
-from migrator.stores.dynamodb.live import GatheredKeys, Live
+from migrator.stores.dynamodb.live import GatheredKeys, Keys, Live
 from migrator.stores.dynamodb.locator import Locator, find_all
 from migrator.stores.dynamodb.options import SIDE, Options
 from migrator.stores.dynamodb.partitions import PartitionKeys
@@ -170,7 +170,7 @@ class GatheredCollection(Live):
         # Whether nothing lay in the table when this handle first wrote there.
         self._was_empty: bool | None = None
 
-    def _touched(self) -> Callable[[Item, list[Item]], Iterable[Value]]:
+    def _touched(self) -> Keys:
         return GatheredKeys(self._table, self._shape)
 
     # ------------------------------------------------------------ the collection itself

@@ -9,13 +9,12 @@ marker is, ``docs/adr/0025-streams.md`` for why it proves what it has to.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from migrator.errors import MigratorError, Refused, Terminal, Transient
-from migrator.model.value import Value
 from migrator.ports import Json
 from migrator.stores.dynamodb import markers
 from migrator.stores.dynamodb.codec import Item
@@ -28,6 +27,7 @@ from migrator.stores.dynamodb.edge import (
 )
 from migrator.stores.dynamodb.feed import StreamFeed, lost
 from migrator.stores.dynamodb.gathered import encode_json
+from migrator.stores.dynamodb.live import Keys
 from migrator.stores.dynamodb.shards import Shard, Spot, at_end, at_start
 from migrator.stores.dynamodb.table import Table, put, remove
 from migrator.stores.dynamodb.wire import Answer
@@ -50,13 +50,11 @@ _TURN_ON = (
 )
 _NO_STREAMS = "this endpoint has no DynamoDB Streams, so writes to it can't be followed"
 
-Keys = Callable[[Item, list[Item]], Iterable[Value]]
-
 
 @dataclass(frozen=True)
 class Followed:
     """A table, and how a touched item leads to block keys: from its key and the images of it that
-    the stream shows."""
+    the stream shows; also whether the block goes with that item."""
 
     table: Table
     keys: Keys
