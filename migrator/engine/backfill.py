@@ -293,11 +293,13 @@ def _made_of(batch: Batch, origin: Value) -> dict[bytes, Value]:
     return {form: id for form, (id, key) in batch.origins.items() if encode(key) == wanted}
 
 
-def quarantined(route: Route, id: Value, path: str, reason: str) -> Quarantined:
-    """The record of a block in quarantine."""
-    shown = route.source_name(id)
+def quarantined(
+    route: Route, id: Value, path: str, reason: str, shown: str | None = None
+) -> Quarantined:
+    """The record of a block that does not go over; ``shown`` where it is not the source's."""
+    name = route.source_name(id) if shown is None else shown
     return Quarantined(
-        route.number, quarantine_key(id), shown, show(path), show(reason), time.time()
+        route.number, quarantine_key(id), name, show(path), show(reason), time.time()
     )
 
 

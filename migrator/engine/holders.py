@@ -10,6 +10,7 @@ import structlog
 
 from migrator.errors import Waiting
 from migrator.journal import Bracketed
+from migrator.state.control import HEAD
 from migrator.state.gateways import (
     GatewayLease,
     Gateways,
@@ -67,6 +68,13 @@ class Holders:
                 hint="see that these applications reach the control database, or stop them",
             )
         self._part(lapsed, denied)
+        for lease in self._gateways.leases(self._classes):
+            if lease.version != HEAD:
+                raise Waiting(
+                    f"gateway {lease.instance} is of another version of Migrator (its control "
+                    f"database is {lease.version or 'older'}, this one's {HEAD})",
+                    hint="let that application run this version; until then it goes on writing",
+                )
 
     def hold(self, until: float, *, denied: bool) -> None:
         """Wait until none of them writes. Raises Waiting, where that takes too long."""

@@ -24,7 +24,7 @@ from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value, show
 from migrator.ports import Collection
 from migrator.route import Route
-from migrator.state import LiveState, Quarantined, quarantine_key
+from migrator.state import LiveState, quarantine_key
 
 LONGEST_WAIT = 10.0
 _REMEMBERED = 50_000
@@ -443,10 +443,7 @@ class Reconciler:
         return self._aside
 
     def _enter(self, key: Value, reason: str, path: str) -> None:
-        item = Quarantined(
-            self.route.number, quarantine_key(key), self.route.name(key), show(path), show(reason),
-            time.time(),
-        )  # fmt: skip
+        item = quarantined(self.route, key, path, reason, self.route.name(key))
         self.scene.retry(self.live.enter, item)
         log.warning("can't be written back", key=item.shown, path=path, reason=reason)
 

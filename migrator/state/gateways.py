@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from migrator.model.phase import Phase
 from migrator.state import tables as t
-from migrator.state.control import Control, Run
+from migrator.state.control import HEAD, Control, Run
 from migrator.state.lease import _is_gone, _me, boot_clock
 
 gateway = sa.Table(
@@ -71,6 +71,11 @@ class GatewayLease:
     attempt: int
     acknowledged: int
 
+    @property
+    def version(self) -> str:
+        """That of the control database as the gateway knows it; empty where it did not say."""
+        return str(json.loads(self.holder).get("version", ""))
+
 
 class Gateways:
     """The gateways of an environment, in its control database."""
@@ -103,7 +108,9 @@ class Gateways:
 
         ``away``: who holds the lease is no process that this host could look for.
         """
-        holder = json.dumps({"boot": "", "pid": 0, "started": ""}) if away else _me()
+        who = {"boot": "", "pid": 0, "started": ""} if away else json.loads(_me())
+        # What this process knows: another version may not hold to what this one does.
+        holder = json.dumps({**who, "version": HEAD})
         with self._control.transaction() as c:
             c.execute(
                 gateway.insert().values(

@@ -4,6 +4,7 @@ nothing is lost."""
 from __future__ import annotations
 
 import itertools
+import re
 import sqlite3
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ import sqlalchemy as sa
 
 from migrator import commands
 from migrator.commands import SwapTerms, Terms
-from migrator.errors import Failed, Refused
+from migrator.errors import Failed, Refused, Waiting
 from migrator.gateway import Gateway
 from migrator.journal import journal_name
 from migrator.model.block import Aggregate, cut
@@ -214,6 +215,32 @@ def test_a_gateway_of_an_older_version_is_refused(shop: Shop) -> None:
     with pytest.raises(Refused, match="9999") as refused:
         Gateway.open("Game", shop.config, kit.ENV)
     assert "newer Migrator" in refused.value.hint
+
+
+def test_a_gateway_of_another_version_keeps_the_sides_from_being_swapped(shop: Shop) -> None:
+    with shop.open() as project, Gateway.open("Game", shop.config, kit.ENV) as gateway:
+        _apply(project, Phase.SHADOW_READ)
+        gateway.put("mine", {"id": "mine", "n": 1})
+        known = _versions(project, '"version": "0001"')
+        with pytest.raises(Waiting, match="another version of Migrator") as waiting:
+            commands.cutover(project, "0001", swap=TERMS.swap)
+        assert "goes on writing" in waiting.value.hint
+        gateway.put("mine", {"id": "mine", "n": 2})
+        _versions(project, known)
+        assert commands.cutover(project, "0001", swap=TERMS.swap).primary == "target"
+        assert gateway.get("mine").value["n"] == 2
+
+
+def _versions(project: commands.Project, version: str) -> str:
+    """Let every gateway say that it is of this version; what they said before."""
+    with project.control.transaction() as c:
+        query = "SELECT holder FROM migrator_gateway"
+        before = c.exec_driver_sql(query).scalars().first()
+        told = re.search('"version": "[0-9]+"', str(before))
+        assert told is not None
+        query = "UPDATE migrator_gateway SET holder = replace(holder, ?, ?)"
+        c.exec_driver_sql(query, (told[0], version))
+    return told[0]
 
 
 # ---------------------------------------------------------------------- clocks

@@ -63,9 +63,13 @@ class MongoJournal:
         return feed.position
 
     def drop(self) -> None:
-        """A stream leaves nothing on the server; its markers go."""
+        """A stream leaves nothing on the server; its markers go, and their collection with the
+        last of them. Another run's, written just then, has shown in its stream all the same."""
+        marks = self.database[MARKS]
         with edge(self.where, writing=True):
-            self.database[MARKS].delete_many({"run": self.name})
+            marks.delete_many({"run": self.name})
+            if marks.find_one({}, {"_id": 1}) is None:
+                marks.drop()
 
     def kept(self) -> Kept:
         """The oplog is the server's own; a router has none, and not everybody may read it."""
