@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from tests.protocol.cutover import Cutover
 from tests.protocol.mirror import Mirror
 from tests.protocol.writing import Brackets, Stamps
 
-PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "protocol.md"
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -36,6 +38,16 @@ def test_every_rule_of_the_machines_is_taken_away_once() -> None:
     assert [*MISSED_IN] == [
         *Mirror.RULES, *Cutover.RULES, *Brackets.RULES, *Stamps.RULES
     ]  # fmt: skip
+
+
+def test_the_tests_that_the_page_names_are_there() -> None:
+    _, _, table = PAGE.read_text().partition("\n## What real servers showed")
+    named = set(re.findall(r"`(test_\w+)`", table))
+    files = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "migrator" / "testing").rglob("*.py")]
+    there = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text())}
+
+    assert len(named) > 20
+    assert named <= there
 
 
 def _section(rule: str) -> str:

@@ -264,6 +264,31 @@ def test_a_feed_of_postgresql_begins_once_old_transactions_have_ended(
         assert _read(collection) == 2
 
 
+def test_a_table_without_a_primary_key_can_be_written_while_it_is_followed(
+    urls: dict[str, str], postgresql: Run
+) -> None:
+    postgresql("DROP TABLE IF EXISTS loose")
+    postgresql("CREATE TABLE loose (id varchar(20) NOT NULL UNIQUE, v integer)")
+    postgresql("INSERT INTO loose VALUES ('a', 1)")
+    # What the application meets where a table is published before it tells its rows apart.
+    postgresql("CREATE PUBLICATION hasty FOR TABLE loose")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+        postgresql("UPDATE loose SET v = 2")
+    postgresql("DROP PUBLICATION hasty")
+    store = sql.open_store(StoreSettings("store", urls["postgresql"]))
+    at = At("store", tables("loose", key="id"), ["/Game/*"])
+    journal = store.collection("Game", at).journal("run")  # type: ignore[attr-defined]
+    feed = journal.open(journal.prepare())
+    postgresql("UPDATE loose SET v = 2")
+    end = time.monotonic() + 60
+    while (given := feed.poll(0.5)) is None and time.monotonic() < end:
+        pass
+    feed.close()
+    journal.drop()
+    store.close()
+    assert [touch.key for touch in given.touches] == ["a"]
+
+
 def test_numbers_given_after_a_flip_are_new(urls: dict[str, str], postgresql: Run) -> None:
     postgresql("DROP TABLE IF EXISTS counted")
     postgresql("CREATE TABLE counted (id serial PRIMARY KEY, v integer)")
