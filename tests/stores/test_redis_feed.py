@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migrator.errors import FeedLost, Refused, Transient
@@ -86,6 +86,7 @@ def packed(command: list[bytes]) -> bytes:
     return b"*%d\r\n" % len(command) + b"".join(b"$%d\r\n%s\r\n" % (len(a), a) for a in command)
 
 
+@settings(max_examples=100, deadline=None, database=None, suppress_health_check=[*HealthCheck])
 @given(
     st.lists(st.lists(st.binary(max_size=120), min_size=1, max_size=12), max_size=8),
     st.lists(st.integers(1, 40), min_size=1, max_size=8),
