@@ -277,7 +277,7 @@ class Lane:
                 break
         self._overheard_at = time.monotonic()
         if self._strange:
-            found = self.reconciler.foreign(primary, list(self._strange.values()))
+            found = self.reconciler.foreign(primary, list(self._strange.values()), side)
             self._strange.clear()
             # Until all is scanned anew, what a lost feed did not show explains it as well.
             if found and not self.scanning:
@@ -313,7 +313,7 @@ class Lane:
         if given.whole:
             self.scan()
         strange = [touch for touch in given.touches if not self.reconciler.wrote(touch.key)]
-        self.reconciler.foreign(side, strange, tell=True)
+        self.reconciler.foreign(side, strange, side, tell=True)
         self._acknowledge(side, given)
         self._readings[side].marks.extend(given.marks)
 
@@ -355,7 +355,7 @@ class Lane:
         if time.monotonic() < self._tried_at + _AGAIN:
             return
         self._tried_at = time.monotonic()
-        self.reconciler.touched(primary, self.reconciler.refused())
+        self.reconciler.touched(primary, self.reconciler.refused(primary))
 
     @property
     def scanning(self) -> bool:

@@ -7,6 +7,7 @@ then the mirror holds what the last read saw, whatever became of the requests be
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -79,7 +80,7 @@ class Reconciler:
     _at_once: bool = False
     _ledger: set[str] | None = None
     _aside: set[str] | None = None
-    _refused: dict[bytes, Value] = field(default_factory=dict)
+    _refused: dict[str, dict[bytes, Value]] = field(default_factory=lambda: defaultdict(dict))
 
     def wrote(self, key: Value) -> bool:
         """Whether a touch of this key of the mirror is by a write of our own; asked once for each.
@@ -93,9 +94,9 @@ class Reconciler:
         return times > 0 and time.monotonic() < at + _OURS
 
     def foreign(
-        self, primary: str, touches: Sequence[Touch], *, tell: bool = False
+        self, primary: str, touches: Sequence[Touch], side: str, *, tell: bool = False
     ) -> list[Foreign]:
-        """Reconcile keys that somebody else may have written; what differed.
+        """Reconcile keys that somebody else may have written to a side; what differed.
 
         ``tell``: before anything is written, since a crash after that leaves no difference (R11).
         """
@@ -103,7 +104,7 @@ class Reconciler:
         self._at_once = tell
         try:
             # Deletes by somebody else are none of the application's.
-            self.mirrored(primary, [Touch(touch.key) for touch in touches])
+            self.keys(primary, [touch.key for touch in touches], side)
         finally:
             self._found, self._at_once = None, False
         return found
@@ -134,17 +135,19 @@ class Reconciler:
     def drop(self) -> None:
         """Remove what ``prepare`` made."""
 
-    def refused(self) -> list[Touch]:
-        """Keys whose last write the other side refused: another write may have made way."""
-        return [Touch(key) for key in self._refused.values()]
+    def refused(self, primary: str) -> list[Touch]:
+        """Keys of the primary whose last write the mirror refused: another write may have made
+        way."""
+        return [Touch(key) for key in self._refused[primary].values()]
 
-    def _remember(self, keys: Sequence[Value], refused: set[bytes]) -> None:
+    def _remember(self, primary: str, keys: Sequence[Value], refused: set[bytes]) -> None:
+        known = self._refused[primary]
         for key in keys:
             form = encode(key)
             if form not in refused:
-                self._refused.pop(form, None)
-            elif len(self._refused) < _REFUSED:
-                self._refused[form] = key
+                known.pop(form, None)
+            elif len(known) < _REFUSED:
+                known[form] = key
 
     def page(self, blocks: Sequence[Block], damaged: Sequence[tuple[Value, str]]) -> Done:
         """Write what a page of the source listed, as long as no later write was acted on (R4)."""
@@ -252,7 +255,7 @@ class Reconciler:
         self._delete(route.target, held[len(want) :], done)
         aside |= self._write(writes)
         self._take_up([key for key in keys if encode(key) not in aside])
-        self._remember(keys, aside)
+        self._remember("source", keys, aside)
         done.aside = len(aside)
         return done
 
@@ -354,7 +357,6 @@ class Reconciler:
             refused.append(block.id)
             done.aside += 1
         self._strike(keys, refused)
-        self._remember([key for key in keys if encode(key) not in left], set(map(encode, refused)))
         left.update(map(encode, refused))
         self._take_up([key for key in keys if encode(key) not in left])
         return done
@@ -364,6 +366,7 @@ class Reconciler:
         if self._ledger is None:
             number = self.route.number
             self._ledger = {item.key for item in self.live.ledger() if item.move == number}
+        self._remember("target", keys, set(map(encode, refused)))
         self._ledger |= (lost := set(map(quarantine_key, refused)))
         done = self._ledger.intersection(map(quarantine_key, keys)) - lost
         if done:

@@ -1,16 +1,377 @@
-"""Reconcile where keys change on the way."""
+"""Reconcile where keys change on the way (R3).
+
+A key of the primary leads to keys of the mirror by what its block holds. So a batch takes the keys
+that were touched, the keys they lead to now, those they led to before, and every key that leads
+there as well, until nothing new is found. All of them are read, and each key of the mirror gets
+what those that lead to it make of it.
+"""
 
 from __future__ import annotations
 
-from migrator.engine.reconcile import Reconciler
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from migrator.engine.locator import Locator
+from migrator.engine.points import reached
+from migrator.engine.reconcile import Done, Reconciler
 from migrator.engine.work import Scene
+from migrator.errors import DoesNotFit, Refused
+from migrator.journal import Touch
+from migrator.model.block import Address, Block, join
+from migrator.model.canonical import encode
+from migrator.model.diff import same_block
+from migrator.model.rules import CorruptBlock
+from migrator.model.value import Value
+from migrator.ports import Collection
 from migrator.route import Route
-from migrator.state import LiveState
+from migrator.state import LiveState, quarantine_key
+
+_OTHER = {"source": "target", "target": "source"}
+_UNFIT = (CorruptBlock, DoesNotFit, Refused)
 
 
 def reconciler(scene: Scene, route: Route, live: LiveState, request_life: float) -> Reconciler:
     """What makes the mirror of a move equal."""
-    return Reconciler(scene, route, live, request_life)
+    kind = Relocator if route.changes_key else Reconciler
+    return kind(scene, route, live, request_life)
 
 
-__all__ = ["reconciler"]
+@dataclass(frozen=True)
+class _Keys:
+    """Some keys, each once, by canonical form."""
+
+    forms: dict[bytes, Value] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, *many: Iterable[Value]) -> _Keys:
+        return cls({encode(key): key for keys in many for key in keys})
+
+    @property
+    def values(self) -> list[Value]:
+        return list(self.forms.values())
+
+
+@dataclass
+class _Led:
+    """A key of the primary in a batch: its block, and the keys it leads to, and led to before.
+
+    ``refused`` tells why it makes no block of the mirror, and at which path.
+    """
+
+    key: Value
+    block: Block | None
+    before: _Keys
+    now: _Keys = field(default_factory=_Keys)
+    refused: tuple[str, str] | None = None
+
+    @property
+    def ever(self) -> dict[bytes, Value]:
+        return self.before.forms | self.now.forms
+
+    def refuse(self, error: Exception | str, path: str = "") -> None:
+        what = error if isinstance(error, str) else getattr(error, "what", str(error))
+        self.refused = what, getattr(error, "path", path)
+
+
+@dataclass
+class _Batch:
+    """All that is taken: keys of the primary, and those of the mirror with what led there."""
+
+    led: dict[bytes, _Led] = field(default_factory=dict)
+    mirror: dict[bytes, tuple[Value, _Keys]] = field(default_factory=dict)
+    # Which key of the primary makes a key of the mirror.
+    owners: dict[bytes, _Led] = field(default_factory=dict)
+    # Which lead, or led, to it; and which lead there now.
+    ever: dict[bytes, list[_Led]] = field(default_factory=lambda: defaultdict(list))
+    now: dict[bytes, list[_Led]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, each: _Led) -> None:
+        """Take a key of the primary."""
+        self.led[encode(each.key)] = each
+        for form in each.ever:
+            self.ever[form].append(each)
+        for form in each.now.forms:
+            self.now[form].append(each)
+
+    def sources(self, form: bytes) -> list[Value]:
+        """The keys of the primary that lead, or led, to a key of the mirror."""
+        return [each.key for each in self.ever[form]]
+
+
+class Relocator(Reconciler):
+    """Makes the mirror of a move equal whose keys change on the way."""
+
+    @cached_property
+    def locator(self) -> Locator:
+        return Locator(self.route, self.scene.run.id, self.scene.retry)
+
+    def prepare(self) -> None:
+        self.locator.create()
+
+    def drop(self) -> None:
+        self.locator.drop()
+
+    def mirrored(self, primary: str, touches: Sequence[Touch]) -> Done:
+        keys = [touch.key for touch in touches]
+        return self._settled(lambda: self._batch(primary, mirror=keys)) if keys else Done()
+
+    def _forward(self, keys: Sequence[Value], blocks: Sequence[Block | None]) -> Done:
+        listed = {encode(key): block for key, block in zip(keys, blocks, strict=True)}
+        return self._batch("source", keys, list(listed.values()))
+
+    def _backward(self, keys: Sequence[Value], deleted: set[bytes]) -> Done:
+        return self._batch("target", keys, deleted=deleted)
+
+    # ------------------------------------------------------------------ one batch
+
+    def _batch(
+        self,
+        primary: str,
+        keys: Sequence[Value] = (),
+        blocks: Sequence[Block | None] | None = None,
+        mirror: Sequence[Value] = (),
+        deleted: Iterable[bytes] = (),
+    ) -> Done:
+        made: dict[bytes, dict[bytes, Block]] = {}
+        batch = self._taken(primary, _Keys.of(keys), blocks, _Keys.of(mirror), made)
+        self._share_out(primary, batch)
+        side = self._side(_OTHER[primary])
+        held = self._held(side, batch)
+        done = Done()
+        fresh = set(deleted)
+
+        def wanted(form: bytes, owner: _Led) -> Block | None:
+            if primary == "source":
+                return made[encode(owner.key)][form]
+            key, _ = batch.mirror[form]
+            anew = any(encode(each.key) in fresh for each in batch.ever[form])
+            return self._returned(key, owner, None if anew else held[form])
+
+        want = self._wanted(batch, wanted)
+        intended = self._intend(primary, batch)
+        self._make(primary, batch, want, held, done)
+        self._clear(primary, batch, intended)
+        self._told(primary, batch, done)
+        return done
+
+    def _side(self, side: str) -> Collection:
+        return self.route.source if side == "source" else self.route.target
+
+    def _taken(
+        self,
+        primary: str,
+        keys: _Keys,
+        blocks: Sequence[Block | None] | None,
+        mirror: _Keys,
+        made: dict[bytes, dict[bytes, Block]],
+    ) -> _Batch:
+        """All keys that these have to do with, on both sides, and what the primary holds now."""
+        batch = _Batch()
+        while keys.forms or mirror.forms:
+            todo = keys.values
+            read = self._all(self._side(primary), todo) if blocks is None else blocks
+            blocks = None
+            before = self.locator.of(primary, todo)
+            for key, block, led in zip(todo, read, before, strict=True):
+                each = _Led(key, block, _Keys.of(led))
+                self._lead(primary, each, made)
+                batch.add(each)
+                mirror.forms.update(each.ever)
+            new = {form: key for form, key in mirror.forms.items() if form not in batch.mirror}
+            claimed = self.locator.of(_OTHER[primary], list(new.values()))
+            keys, mirror = _Keys(), _Keys()
+            for (form, key), from_ in zip(new.items(), claimed, strict=True):
+                batch.mirror[form] = key, _Keys.of(from_)
+                keys.forms.update(batch.mirror[form][1].forms)
+            for form in batch.led:
+                keys.forms.pop(form, None)
+        return batch
+
+    def _lead(self, primary: str, each: _Led, made: dict[bytes, dict[bytes, Block]]) -> None:
+        """Find out where a block leads to."""
+        if each.block is None:
+            return
+        try:
+            if primary == "source":
+                blocks = self.route.expected(each.block)
+                made[encode(each.key)] = {encode(block.id): block for block in blocks}
+                each.now = _Keys.of(block.id for block in blocks)
+            else:
+                each.now = _Keys.of(self.route.sources(each.block))
+        except _UNFIT as error:
+            each.refuse(error)
+            if primary == "target":
+                each.now = each.before  # what it made stays as it is
+
+    def _share_out(self, primary: str, batch: _Batch) -> None:
+        """Give each key of the mirror to one key of the primary. Which of two gets it is always
+        the same; the other makes no block until it has gone."""
+        for _, each in sorted(batch.led.items()):
+            if each.refused is not None:
+                continue
+            taken = next((f for f in each.now.forms if f in batch.owners), None)
+            if taken is None:
+                batch.owners.update(dict.fromkeys(each.now.forms, each))
+            else:
+                other = batch.owners[taken].key
+                shown = (self.route.source_name if primary == "source" else self.route.name)(other)
+                each.refuse(f"its key on the other side is that of {shown}", "(key)")
+
+    def _held(self, side: Collection, batch: _Batch) -> dict[bytes, Block | None]:
+        keys = [key for key, _ in batch.mirror.values()]
+        return dict(zip(batch.mirror, self._all(side, keys), strict=True))
+
+    def _all(self, side: Collection, keys: Sequence[Value]) -> list[Block | None]:
+        return self._read(side, keys) if keys else []
+
+    def _returned(self, key: Value, owner: _Led, old: Block | None) -> Block:
+        """What the source must hold for a block of the target."""
+        assert owner.block is not None
+        before = None
+        if old is not None:
+            try:
+                for made in self.route.expected(old):
+                    if encode(made.id) == encode(owner.key) and same_block(made, owner.block):
+                        return old
+                before = join(old)
+            except _UNFIT:
+                pass  # it never reached the target, and is replaced
+        back = self.route.returned(owner.block, before)
+        if encode(back.id) != encode(key):
+            raise DoesNotFit("it leads back to one key alone, and to another with it", key=key)
+        return back
+
+    def _wanted(
+        self, batch: _Batch, wanted: Callable[[bytes, _Led], Block | None]
+    ) -> dict[bytes, Block | None]:
+        """What the mirror must hold, of keys that somebody makes."""
+        want: dict[bytes, Block | None] = {}
+        for form, owner in list(batch.owners.items()):
+            try:
+                want[form] = wanted(form, owner)
+            except _UNFIT as error:
+                owner.refuse(error)
+        return {form: new for form, new in want.items() if batch.owners[form].refused is None}
+
+    # ------------------------------------------------------------------ the mirror
+
+    def _make(
+        self,
+        primary: str,
+        batch: _Batch,
+        want: Mapping[bytes, Block | None],
+        held: Mapping[bytes, Block | None],
+        done: Done,
+    ) -> None:
+        """Write what differs, and remove the rest."""
+        side = self._side(_OTHER[primary])
+        stay = self._staying(primary, batch)
+        writes: list[Block] = []
+        gone: list[Block | None] = []
+        for form, old in held.items():
+            new = want.get(form)
+            if new is None:
+                if form not in stay:
+                    gone.append(old)
+                    self._differs(None, old, batch.sources(form))
+                continue
+            if old is not None and same_block(new, old):
+                done.leave += 1
+                continue
+            writes.append(new)
+            done.change += old is not None
+            done.create += old is None
+            self._differs(new, old, batch.sources(form))
+        reached("mirror.write")
+        # Deletes first: they make way for unique values.
+        self._delete(side, gone, done)
+        lost: list[Address] = []
+        for block, error in self._write_all(side, writes):
+            owner = batch.owners[encode(block.id)]
+            owner.refuse(error)
+            lost += [Address(key) for key in owner.now.values]
+        if lost and primary == "source":
+            # An older copy would pass for the block, and a rollback not tell it from a write.
+            side.delete(lost)
+
+    def _staying(self, primary: str, batch: _Batch) -> set[bytes]:
+        """Keys that stay as they are: what can't go back leaves the source as it was, and what
+        never went to the target stays there."""
+        if primary == "source":
+            return set()
+        aside = self._known_aside()
+        refused = [each for each in batch.led.values() if each.refused is not None]
+        stay = {form for each in refused for form in each.ever}
+        return stay | {f for f, (key, _) in batch.mirror.items() if quarantine_key(key) in aside}
+
+    def _told(self, primary: str, batch: _Batch, done: Done) -> None:
+        """Say what did not go over, and what does again."""
+        refused = {form: each for form, each in batch.led.items() if each.refused is not None}
+        for each in refused.values():
+            tell = self._set_aside if primary == "source" else self._enter
+            tell(each.key, *(each.refused or ("", "")))
+            done.aside += 1
+        keys = [each.key for each in batch.led.values()]
+        if primary == "target":
+            self._strike(keys, [each.key for each in refused.values()])
+            made = {f for f, owner in batch.owners.items() if owner.refused is None}
+            self._take_up([key for f, (key, _) in batch.mirror.items() if f in made])
+            return
+        self._take_up([key for key in keys if encode(key) not in refused])
+        self._remember("source", keys, set(refused))
+
+    # ------------------------------------------------------------------ the locator
+
+    def _intend(self, primary: str, batch: _Batch) -> dict[str, dict[bytes, _Keys]]:
+        """Note where keys lead before the mirror is written; what the locator holds then."""
+        there = {
+            primary: {form: each.before for form, each in batch.led.items()},
+            _OTHER[primary]: {form: from_ for form, (_, from_) in batch.mirror.items()},
+        }
+        wider = {
+            primary: {form: _Keys(each.ever) for form, each in batch.led.items()},
+            _OTHER[primary]: {
+                form: _Keys.of(from_.values, batch.sources(form))
+                for form, (_, from_) in batch.mirror.items()
+            },
+        }
+        self._put(primary, batch, there, wider)
+        return wider
+
+    def _clear(self, primary: str, batch: _Batch, there: dict[str, dict[bytes, _Keys]]) -> None:
+        """Forget where keys led that lead there no longer. One that is refused is not forgotten:
+        it may be made once another has gone."""
+        now = {
+            primary: {form: each.now for form, each in batch.led.items()},
+            _OTHER[primary]: {
+                form: _Keys.of(each.key for each in batch.now[form]) for form in batch.mirror
+            },
+        }
+        self._put(primary, batch, there, now)
+
+    def _put(
+        self,
+        primary: str,
+        batch: _Batch,
+        there: dict[str, dict[bytes, _Keys]],
+        new: dict[str, dict[bytes, _Keys]],
+    ) -> None:
+        keys = {
+            primary: {form: each.key for form, each in batch.led.items()},
+            _OTHER[primary]: {form: key for form, (key, _) in batch.mirror.items()},
+        }
+        changed = {
+            side: {
+                form: (keys[side][form], wanted.values)
+                for form, wanted in by_form.items()
+                if wanted.forms.keys() != there[side][form].forms.keys()
+            }
+            for side, by_form in new.items()
+        }
+        if any(changed.values()):
+            self.locator.put(changed)
+
+
+__all__ = ["Relocator", "reconciler"]

@@ -274,9 +274,9 @@ class Opened:
         route = open_route(number, move, move.source, self.stores.get)
         if route.changes_key or route.gathers or route.spreads:
             raise Refused(
-                f"revision {revision} changes the keys of {self.cls}: it is moved at rest, and no "
-                "gateway follows it",
+                f"revision {revision} changes the keys of {self.cls}, and no gateway follows that",
                 where=self.cls,
+                hint="let the application write by its own driver, and tell it at the swap: --hook",
             )
         if not route.translation.identity and self._shape not in ("source", "target"):
             raise Refused(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from migrator.errors import Terminal
-from migrator.journal import Fenced, Followed, Journal
+from migrator.journal import Bracketed, Fenced, Followed, Journal
 from migrator.model.plan import Finding, Plan, Severity
 from migrator.planning.file import sealed
 from migrator.ports import Collection
@@ -31,10 +31,10 @@ def _findings(route: Route, made: Plan) -> Iterator[Finding]:
     def tell(severity: Severity, code: str, text: str) -> Finding:
         return Finding(severity=severity, code=code, text=text, cls=route.cls)
 
-    if route.changes_key or route.gathers or route.spreads:
-        yield tell(
-            "error", "E131", "its keys change on the way: such a move is carried out at rest"
-        )
+    if route.gathers or route.spreads:
+        yield tell("error", "E131", "it regroups aggregates: such a move is carried out at rest")
+    elif route.changes_key:
+        yield from (tell(*told) for told in _keys_change(route))
     if route.move.archive is not None:
         yield tell("error", "E132", "a move with an archive is carried out at rest")
     if not made.moves[route.number].fresh:
@@ -51,6 +51,22 @@ def _findings(route: Route, made: Plan) -> Iterator[Finding]:
                 "note", "N134",
                 f"{side.at}: its store can't deny writes: a swap away needs --hook or --gateways",
             )  # fmt: skip
+
+
+def _keys_change(route: Route) -> Iterator[tuple[Severity, str, str]]:
+    yield (
+        "note",
+        "N136",
+        f"its keys change: a locator beside {route.move.target} notes which go together",
+    )
+    for side in (route.source, route.target):
+        if isinstance(side, Bracketed):
+            yield (
+                "error",
+                "E131",
+                f"{side.at}: only what gateways write there is followed, and none follows a move "
+                "that changes keys: such a move is carried out at rest",
+            )
 
 
 def _told(side: Collection, journal: Journal) -> list[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -202,6 +202,15 @@ class Application:
             time.sleep(0.01)
         if self.problems:
             raise self.problems[0]
+
+    def go_on_until_each(self, words: Collection[str], times: int = 3) -> None:
+        """Let the writers work until each of these was acknowledged so many times more."""
+        before, end = self.done.copy(), time.monotonic() + 60
+        while any(self.done[word] < before[word] + times for word in words):
+            if self.problems:
+                raise self.problems[0]
+            assert time.monotonic() < end, self.done
+            time.sleep(0.01)
 
     def hold(self) -> None:
         for lock in self._locks:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,15 +111,6 @@ def life(tmp_path: Path, urls: Urls) -> Iterator[_Life]:
         application.stop()
 
 
-def _go_on(application: Application) -> None:
-    """Let the writers work until each kind of write was acknowledged a few times more."""
-    before, end = application.done.copy(), time.monotonic() + 60
-    while any(application.done[word] < before[word] + 3 for word in _WORDS):
-        assert not application.problems, application.problems[0]
-        assert time.monotonic() < end, application.done
-        time.sleep(0.01)
-
-
 def test_nothing_is_lost_from_eao_to_rounds_and_back(life: _Life) -> None:
     shop, application = life.shop, life.application
     with shop.open() as project:
@@ -131,16 +121,16 @@ def test_nothing_is_lost_from_eao_to_rounds_and_back(life: _Life) -> None:
         done = commands.apply(project, plan, until=Phase.SHADOW_READ, terms=terms)
         assert done.verified[0].clean
         with mirroring(shop):
-            _go_on(application)
+            application.go_on_until_each(_WORDS)
             done = commands.cutover(project, "0001", swap=life.terms)
             assert (done.phase, done.primary) == ("cut_over", "target")
-            _go_on(application)
+            application.go_on_until_each(_WORDS)
             done = commands.rollback(project, "0001", swap=life.terms)
             assert (done.phase, done.primary) == ("shadow_read", "source")
-            _go_on(application)
+            application.go_on_until_each(_WORDS)
             done = commands.cutover(project, "0001", swap=life.terms)
             assert (done.phase, done.primary) == ("cut_over", "target")
-            _go_on(application)
+            application.go_on_until_each(_WORDS)
             application.stop()
             (found,) = commands.verify_run(project, "0001")
     assert found.clean, found.told

@@ -1,0 +1,362 @@
+"""The real engine with a move whose keys change, in schedules drawn from seeds.
+
+More of them than here: MIGRATOR_SCHEDULES=10000.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from migrator.engine.locator import Locator
+from migrator.engine.relocate import Relocator
+from migrator.model.phase import Phase
+from tests.protocol.lives import chances, short_life
+from tests.protocol.rekeyed import KEYS, RekeyedSchedule, RekeyedWorld, filled, level, whole_life
+from tests.protocol.schedule import Chances, equal, mirrored, reach
+
+SHARD = 50
+SCHEDULES = int(os.environ.get("MIGRATOR_SCHEDULES", "200"))
+LONG = 3
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.mark.parametrize("first", range(0, SCHEDULES, SHARD))
+def test_no_acknowledged_write_is_lost_in_any_schedule(first: int) -> None:
+    for seed in range(first, first + SHARD):
+        # What is told of somebody else's writes has tests of its own.
+        drawn = replace(chances(seed), strangers=False, lose=True)
+        with pytest.MonkeyPatch.context() as patch:
+            short_life(filled(seed, patch, drawn, in_memory=True))
+
+
+@pytest.mark.parametrize("first", range(0, SCHEDULES // 4, SHARD))
+def test_no_acknowledged_write_is_lost_where_games_want_one_place(first: int) -> None:
+    for seed in range(first, first + SHARD):
+        drawn = replace(chances(seed), writes=20, lose=True, truncate=False, strangers=False)
+        with pytest.MonkeyPatch.context() as patch:
+            _crowded_life(filled(seed, patch, drawn, in_memory=True), empties=seed % 3 == 0)
+
+
+def _crowded_life(schedule: RekeyedSchedule, *, empties: bool) -> None:
+    """There and back, with who has no place left out; perhaps the others go meanwhile."""
+    world = schedule.world
+    assert isinstance(world, RekeyedWorld)
+    world.crowds = True
+    reach(schedule, Phase.BACKFILLED)
+    schedule.compared()
+    schedule.work(lambda: not world.writes)
+    schedule.settle()
+    _first_come(world)
+
+    schedule.accepts = [f"Game:{key}" for key in KEYS]
+    reach(schedule, Phase.CUT_OVER)
+    for game in world.first_of_place().values() if empties else ():
+        world.delete(game)
+    schedule.settle()
+    assert world.held("source") == world.history, world.told
+
+    reach(schedule, Phase.SHADOW_READ)
+    schedule.settle()
+    _first_come(world)
+
+
+def _first_come(world: RekeyedWorld) -> None:
+    """The source holds all games, the target one for each place."""
+    games = world.first_of_place().values()
+    assert world.held("source") == world.history, world.told
+    assert world.held("target") == {key: world.history[key] for key in games}, world.told
+
+
+@pytest.mark.parametrize("seed", range(LONG))
+def test_the_mirror_comes_to_hold_every_acknowledged_write(seed: int, monkeypatch: Patch) -> None:
+    mirrored(filled(seed, monkeypatch, Chances()))
+
+
+@pytest.mark.parametrize("seed", range(LONG, 2 * LONG))
+def test_no_acknowledged_write_is_lost_there_and_back(seed: int, monkeypatch: Patch) -> None:
+    whole_life(seed, monkeypatch, Chances())
+
+
+# ---------------------------------------------------------------------- what a key may do
+
+
+def _ends_with(world: RekeyedWorld, lies: dict[str, str]) -> None:
+    """Both sides are equal, and each game lies in the target where it should."""
+    equal(world)
+    blocks = world.servers["target"].blocks
+    assert {game: key for key, e in blocks.items() for game in [e[""]["was"]]} == lies  # type: ignore[index]
+
+
+def _moves(world: RekeyedWorld) -> None:
+    world.put("0", to="13")
+
+
+def _swaps(world: RekeyedWorld) -> None:
+    world.put("0", to="13")
+    world.put("1", to="10")
+    world.put("0", to="11")
+
+
+def _goes(world: RekeyedWorld) -> None:
+    world.delete("0")
+
+
+def _takes_over(world: RekeyedWorld) -> None:
+    world.delete("0")
+    world.put("1", to="10")
+
+
+_MEANWHILE = [
+    (_moves, {"0": "13", "1": "11", "2": "12"}),
+    (_swaps, {"0": "11", "1": "10", "2": "12"}),
+    (_goes, {"1": "11", "2": "12"}),
+    (_takes_over, {"1": "10", "2": "12"}),
+]
+
+
+@pytest.mark.parametrize("primary", ["source", "target"])
+@pytest.mark.parametrize(("happens", "lies"), _MEANWHILE)
+def test_a_block_lies_under_the_key_that_its_value_gives(
+    happens: Callable[[RekeyedWorld], None], lies: dict[str, str], primary: str, monkeypatch: Patch
+) -> None:
+    schedule, world = level(monkeypatch)
+    if primary == "target":
+        reach(schedule, Phase.CUT_OVER)
+    happens(world)
+
+    schedule.settle()
+
+    _ends_with(world, lies)
+
+
+@pytest.mark.parametrize("step", ["write", "written", "mirror.write", "mirror.deleted"])
+def test_a_crash_while_a_block_moves_leaves_it_once(step: str, monkeypatch: Patch) -> None:
+    schedule, world = level(monkeypatch)
+    _swaps(world)
+    world.script[step] = world.kill
+
+    schedule.settle()
+
+    _ends_with(world, {"0": "11", "1": "10", "2": "12"})
+
+
+def test_a_game_that_moved_while_the_feed_was_lost_leaves_nothing_behind(
+    monkeypatch: Patch,
+) -> None:
+    schedule, world = level(monkeypatch)
+    _moves(world)
+    world.delete("1")
+    world.servers["source"].lose_feed()
+
+    schedule.settle()
+
+    _ends_with(world, {"0": "13", "2": "12"})
+
+
+# ---------------------------------------------------------------------- what does not go over
+
+
+def test_two_blocks_with_one_key_close_the_gate_until_one_has_left(monkeypatch: Patch) -> None:
+    schedule, world = level(monkeypatch)
+    world.put("1", to="10")
+    schedule.settle()
+
+    assert schedule.aside() == ["Game:1"]
+    assert not schedule.ask(Phase.CUT_OVER)
+
+    _moves(world)
+    schedule.settle()
+
+    assert schedule.aside() == []
+    _ends_with(world, {"0": "13", "1": "10", "2": "12"})
+
+
+def test_a_block_without_a_key_over_there_goes_aside_and_its_old_one_goes(
+    monkeypatch: Patch,
+) -> None:
+    schedule, world = level(monkeypatch)
+    world.servers["source"].put("0", {"": {"n": 7}})
+    schedule.settle()
+
+    assert schedule.aside() == ["Game:0"]
+    assert sorted(world.servers["target"].blocks) == ["11", "12"]
+
+    world.put("0", to="13")
+    schedule.settle()
+
+    assert schedule.aside() == []
+    _ends_with(world, {"0": "13", "1": "11", "2": "12"})
+
+
+def test_a_block_that_leads_back_to_the_key_of_another_closes_the_way_back(
+    monkeypatch: Patch,
+) -> None:
+    schedule, world = level(monkeypatch)
+    reach(schedule, Phase.CUT_OVER)
+    world.servers["target"].put("13", {"": {"n": 7, "to": "13", "was": "0"}})
+    schedule.settle()
+
+    assert not schedule.ask(Phase.SHADOW_READ)
+    assert world.held("source") == world.history
+
+    world.servers["target"].remove("13")
+    schedule.settle()
+
+    reach(schedule, Phase.SHADOW_READ)
+    _ends_with(world, {"0": "10", "1": "11", "2": "12"})
+
+
+def test_a_block_whose_key_another_has_outlives_a_cut_over_that_left_it_out(
+    monkeypatch: Patch,
+) -> None:
+    schedule, world = level(monkeypatch)
+    world.put("1", to="10")
+    schedule.settle()
+    schedule.accepts = ["Game:1"]
+    reach(schedule, Phase.CUT_OVER)
+    schedule.settle()
+
+    assert world.held("source") == world.history
+
+    world.delete("0")
+    schedule.settle()
+
+    assert world.held("source") == world.history
+    assert sorted(world.servers["target"].blocks) == ["12"]
+
+    reach(schedule, Phase.SHADOW_READ)
+    schedule.settle()
+
+    assert schedule.aside() == []
+    _ends_with(world, {"1": "10", "2": "12"})
+
+
+def test_a_block_that_leads_nowhere_does_not_keep_from_a_rollback_once_it_is_accepted(
+    monkeypatch: Patch,
+) -> None:
+    schedule, world = level(monkeypatch)
+    reach(schedule, Phase.CUT_OVER)
+    world.servers["target"].put("13", {"": {"n": 7, "to": "13"}})
+    schedule.settle()
+
+    assert not schedule.ask(Phase.SHADOW_READ)
+
+    schedule.accepts = ["Game:13"]
+
+    assert schedule.ask(Phase.SHADOW_READ)
+    assert world.held("source") == world.history
+
+
+# ---------------------------------------------------------------------- writes by somebody else
+
+
+@pytest.mark.parametrize("place", ["10", "13"])
+def test_a_foreign_write_to_the_mirror_is_told_and_undone(place: str, monkeypatch: Patch) -> None:
+    schedule, world = level(monkeypatch)
+    world.foreign("target", place)
+
+    schedule.settle()
+
+    _ends_with(world, {"0": "10", "1": "11", "2": "12"})
+    assert schedule.strangers() == [f"Game:{place}"]
+
+
+@pytest.mark.parametrize("place", ["10", "13"])
+@pytest.mark.parametrize("step", ["swap.armed", "swap.drained", "swap.flipped"])
+def test_a_foreign_write_during_a_swap_is_told_and_undone_or_mirrored(
+    step: str, place: str, monkeypatch: Patch
+) -> None:
+    schedule, world = level(monkeypatch)
+    world.script[step] = lambda: world.foreign("target", place)
+
+    assert schedule.ask(Phase.CUT_OVER)
+
+    schedule.settle()
+    assert world.held("source") == world.held("target")
+    assert world.held("target") == world.history or schedule.strangers()
+
+
+def test_a_block_on_its_way_is_not_taken_for_a_foreign_write(monkeypatch: Patch) -> None:
+    schedule, world = level(monkeypatch)
+    world.foreign("target", "10")
+    _moves(world)
+
+    schedule.settle()
+
+    _ends_with(world, {"0": "13", "1": "11", "2": "12"})
+    assert schedule.strangers() == []
+
+
+# ---------------------------------------------------------------------- what each step is for
+
+
+def _unknown(patch: Patch) -> None:
+    """Where keys led to before is not known."""
+    patch.setattr(Locator, "of", lambda self, side, keys: [[] for _ in keys])
+
+
+def _noted_late(patch: Patch) -> None:
+    """The locator is written behind the mirror."""
+    intend, clear = Relocator._intend, Relocator._clear
+    patch.setattr(Relocator, "_intend", lambda self, primary, batch: {})
+    patch.setattr(
+        Relocator,
+        "_clear",
+        lambda self, primary, batch, _: clear(self, primary, batch, intend(self, primary, batch)),
+    )
+
+
+def _alone(patch: Patch) -> None:
+    """What else leads to a key of the mirror is not looked for."""
+    of = Locator.of
+    patch.setattr(
+        Locator,
+        "of",
+        lambda self, side, keys: of(self, side, keys) if side == "source" else [[] for _ in keys],
+    )
+
+
+def _left(schedule: RekeyedSchedule, world: RekeyedWorld) -> None:
+    world.put("0", to="13")
+
+
+def _left_again(schedule: RekeyedSchedule, world: RekeyedWorld) -> None:
+    def killed() -> None:
+        world.put("0", to="12")
+        world.kill()
+
+    world.delete("2")
+    world.put("0", to="13")
+    world.script["mirror.written"] = killed
+
+
+def _came_and_went(schedule: RekeyedSchedule, world: RekeyedWorld) -> None:
+    world.put("1", to="10")
+    schedule.settle()
+    world.delete("1")
+
+
+@pytest.mark.parametrize(
+    ("plant", "happens"),
+    [(_unknown, _left), (_noted_late, _left_again), (_alone, _came_and_went)],
+)
+def test_a_step_left_out_loses_a_write_or_takes_ours_for_somebody_elses(
+    plant: Callable[[Patch], None], happens: Callable[[RekeyedSchedule, RekeyedWorld], None]
+) -> None:
+    def play(patch: Patch, plant: Callable[[Patch], None] | None = None) -> bool:
+        schedule, world = level(patch)
+        if plant is not None:
+            plant(patch)
+        happens(schedule, world)
+        schedule.settle()
+        return not world.lacks("target") and schedule.strangers() == []
+
+    with pytest.MonkeyPatch.context() as patch:
+        assert play(patch)
+    with pytest.MonkeyPatch.context() as patch:
+        assert not play(patch, plant)
