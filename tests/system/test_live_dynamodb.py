@@ -122,6 +122,7 @@ def test_nothing_is_lost_from_dynamodb_to_postgresql(game: Game) -> None:
     game.assert_nothing_lost()
     with game.shop.open() as project:
         commands.abort(project, "0001", drop_target=True)
+    assert_nothing_left(game.tables.name)
 
 
 def test_nothing_is_lost_from_cassandra_to_dynamodb(tmp_path: Path) -> None:
@@ -151,6 +152,19 @@ def test_nothing_is_lost_from_cassandra_to_dynamodb(tmp_path: Path) -> None:
             until(lambda: gateway.held(old) == gateway.held(new), _LONG)
         gateway.assert_held(new, writers)
         gateway.assert_held(old, writers)
+        commands.finish(project, "0001", keep_source=True)
+    assert_nothing_left(name)
+
+
+def assert_nothing_left(table: str) -> None:
+    """A table has no stream any more that was made for a move, no tag, and no marker."""
+    plain = client()
+    found = plain.describe_table(TableName=table)["Table"]
+    tags = plain.list_tags_of_resource(ResourceArn=found["TableArn"])["Tags"]
+    assert ("StreamSpecification" in found, tags) == (False, [])
+    items = plain.scan(TableName=table)["Items"]
+    assert not [item for item in items if item["id"]["S"].startswith("_migrator-mark-")]
+    plain.close()
 
 
 def patient(config: Path) -> Gateway:
