@@ -16,6 +16,7 @@ from migrator.model.value import Record, Value, kind_of
 
 Container: TypeAlias = dict[str, Value] | list[Value]
 _DEPTH = 200
+_SURE = frozenset((bool, float, int, str, type(None)))  # of the model, whatever their value
 
 
 def version(aggregate: Aggregate) -> str:
@@ -40,6 +41,8 @@ def refuse_odd(value: Value, where: str, path: str = "", depth: int = 0) -> None
                     hint="names of fields are text",
                 )  # fmt: skip
             refuse_odd(item, where, child(path, step), depth + 1)
+        return
+    if kind in _SURE:
         return
     try:
         kind_of(value)

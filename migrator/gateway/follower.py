@@ -319,5 +319,6 @@ class Follower:
 
 def _at_rest(found: Standing) -> bool:
     """Whether a move at rest is under way: what is written now might not be copied."""
-    begun = Phase.PREPARED.rank <= found.phase.rank < Phase.CUT_OVER.rank
-    return bool(found.run) and not found.live and begun
+    if found.live or not found.run:
+        return False
+    return Phase.PREPARED.rank <= found.phase.rank < Phase.CUT_OVER.rank

@@ -237,6 +237,25 @@ def _end_sessions(server: Base) -> None:
     raise AssertionError("nobody waits for the lock")
 
 
+def test_a_session_that_was_ended_while_it_lay_idle_is_replaced(server: Base) -> None:
+    store = opened(server.url)
+    items = store.collection("Item", ITEMS)
+    items.write([item(1)])
+    postgresql = server.dialect == "postgresql"
+    with store.database.reading() as connection:
+        which = "pg_backend_pid()" if postgresql else "connection_id()"
+        session = connection.exec_driver_sql(f"SELECT {which}").scalar_one()
+    server.run(f"SELECT pg_terminate_backend({session})" if postgresql else f"KILL {session}")
+    there = ("pg_stat_activity", "pid") if postgresql else ("information_schema.processlist", "id")
+    for _ in range(600):
+        if not server.rows(f"SELECT 1 FROM {there[0]} WHERE {there[1]} = {session}"):
+            break
+        threading.Event().wait(0.05)
+    items.write([item(2)])  # it was used a moment ago, and yet nobody meets its end
+    assert [block and block.id for block in items.read([1, 2])] == [1, 2]
+    store.close()
+
+
 def test_a_request_that_takes_too_long_is_transient(server: Base) -> None:
     store = opened(server.url, statement_timeout=1)
     slow = "pg_sleep(5)" if server.dialect == "postgresql" else "sleep(5)"

@@ -195,6 +195,9 @@ class Pager:
             filters.append(_among(plain[i : i + step]))
         found: list[bytes] = []
         with edge(self.where):
+            if len(keys) == 1:
+                batches = self._collection.find_raw_batches(selector(keys[0]), projection, limit=-1)
+                return [raw for batch in batches for raw in documents(batch)]
             for filter_ in filters:
                 # One more than there can be: the first reply then ends the cursor.
                 for batch in self._collection.find_raw_batches(

@@ -23,6 +23,7 @@ from migrator.outbox import passing
 from migrator.ports import StoreSettings
 from migrator.stores.sql.errors import edge
 from migrator.stores.sql.options import Dialect, Options, dialect_of, read_options, read_url
+from migrator.stores.sql.pings import ping_seldom
 
 _MYSQL_MODE = (
     "STRICT_TRANS_TABLES,STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,"
@@ -70,6 +71,8 @@ class Database:
             def fresh_password(_d: Any, _r: Any, _args: Any, params: dict[str, Any]) -> None:
                 params["password"] = secret()
 
+        if self.dialect != "sqlite":
+            ping_seldom(engine)
         event.listen(engine, "connect", self._set_up)
         event.listen(engine, "begin", self._begin)
         return engine

@@ -1,0 +1,317 @@
+"""What a gateway costs an application: ``python -m tests.benchmarks.gateway --help``.
+
+Reads and writes of one game by the gateway and by the plain driver in turn, on the same server at
+the same time, while a real mirror follows. By hand each request is the one that the gateway's
+store sends, too: a read of tables in one snapshot, a write in one transaction, on Cassandra a
+bracket before a write and after it. The figures are of single calls, one after another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+from cassandra import ConsistencyLevel
+
+from migrator import commands
+from migrator.commands import frozen_plan
+from migrator.gateway import Behind, Gateway
+from migrator.model.block import Aggregate, cut, join
+from migrator.model.phase import Phase
+from migrator.model.value import Record
+from tests.benchmarks import clients, live, machine
+from tests.benchmarks.sides import Side
+from tests.system.application import Documents, Tables, mirroring
+from tests.system.kit import ENV, Shop
+
+TABLE = "game"
+KEYSPACE = "migrator_bench_gateway"
+SPELLS = ["spell"] * 6
+
+
+def game(key: str, number: int) -> Record:
+    rounds = [{"pos": place, "spell": spell} for place, spell in enumerate(SPELLS)]
+    return {"id": key, "n": number, "rounds": rounds}
+
+
+@dataclass
+class Hand:
+    """What an application has without a gateway."""
+
+    get: Callable[[str], object]
+    put: Callable[[str, int], object]
+
+
+@dataclass
+class Times:
+    """Seconds of single calls, by who made them."""
+
+    by_hand: list[float] = field(default_factory=list)
+    store: list[float] = field(default_factory=list)
+    gateway: list[float] = field(default_factory=list)
+
+    def line(self, what: str) -> str:
+        told = []
+        for name, of in (("median", statistics.median), ("best", min)):
+            hand, store, gateway = (of(x) * 1e6 for x in (self.by_hand, self.store, self.gateway))
+            told.append(
+                f"{name}: by hand {hand:,.0f} us, store {store:,.0f}, gateway {gateway:,.0f}: "
+                f"{gateway / hand:.2f} of by hand, {gateway / store:.2f} of the store"
+            )
+        return f"   {what}  {told[0]}\n   {' ' * len(what)}  {told[1]}"
+
+
+Call = Callable[[int], object]
+
+
+def in_turn(by_hand: Call, store: Call, gateway: Call, calls: int) -> Times:
+    """Each call by hand, by the store that the gateway has, and by the gateway, in turn."""
+    times = Times()
+    sides = [(by_hand, times.by_hand), (store, times.store), (gateway, times.gateway)]
+    before = calls // 10  # what comes first opens connections
+    for number in range(calls + before):
+        for do, took in sides:
+            began = time.perf_counter()
+            do(number)
+            seconds = time.perf_counter() - began
+            if number >= before:
+                took.append(seconds)
+        sides = [*sides[1:], sides[0]]
+    return times
+
+
+def _wait_for_mirror(gateway: Gateway) -> None:
+    until = time.monotonic() + 60
+    while True:
+        try:
+            gateway.put("settled", game("settled", 0), wait=True)
+            return
+        except Behind:
+            if time.monotonic() > until:
+                raise
+
+
+def measure(name: str, shop: Shop, hand: Hand, calls: int, games: int) -> None:
+    with shop.open() as project:
+        plan = commands.plan(project, "0001", live=True)
+        accept = commands.Terms(accept=[finding.code for finding in plan.findings])
+        commands.apply(project, plan, until=Phase.SHADOW_READ, terms=accept)
+    with (
+        mirroring(shop),
+        shop.open() as project,
+        Gateway.open("Game", shop.config, ENV) as gateway,
+    ):
+        (route,) = project.routes("0001", frozen_plan(project.control.run("0001")))
+        rules = route.source.at.rules("Game")
+        _wait_for_mirror(gateway)
+        print(name, flush=True)
+
+        def key(number: int) -> str:
+            return f"game-{number % games}"
+
+        reads = in_turn(
+            lambda n: hand.get(key(n)),
+            lambda n: [join(block) for block in route.source.read([key(n)]) if block],
+            lambda n: gateway.get(key(n)),
+            calls,
+        )
+        print(reads.line("read"), flush=True)
+
+        def put(n: int) -> None:
+            block = cut(Aggregate(key(n), game(key(n), 3 * n + 1)), rules)
+            route.source.write([block])
+
+        writes = in_turn(
+            lambda n: hand.put(key(n), 3 * n),
+            put,
+            lambda n: gateway.put(key(n), game(key(n), 3 * n + 2)),
+            calls,
+        )
+        print(writes.line("write"), flush=True)
+    with shop.open() as project:
+        commands.abort(project, "0001", drop_target=True)
+
+
+# ---------------------------------------------------------------------- by hand
+
+
+@contextmanager
+def of_tables(url: str, games: int) -> Iterator[Hand]:
+    tables = Tables(url, TABLE)
+    tables.make()
+    session = tables.session
+    with session.transaction():
+        for number in range(games):
+            tables.put(f"game-{number}", number, SPELLS)
+
+    def get(key: str) -> Record | None:
+        with session.transaction():
+            session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            row = session.execute(f"SELECT id, n FROM {TABLE} WHERE id = %s", (key,)).fetchone()
+            rounds = session.execute(
+                f"SELECT pos, spell FROM {TABLE}_round WHERE game = %s ORDER BY pos", (key,)
+            ).fetchall()
+        if row is None:
+            return None
+        return {
+            "id": row[0], "n": row[1],
+            "rounds": [{"pos": place, "spell": spell} for place, spell in rounds],
+        }  # fmt: skip
+
+    yield Hand(get, lambda key, number: tables.put(key, number, SPELLS))
+    tables.close()
+
+
+@contextmanager
+def of_documents(url: str, games: int) -> Iterator[Hand]:
+    documents = Documents(url, TABLE)
+    for number in range(games):
+        documents.put(f"game-{number}", number, SPELLS)
+    yield Hand(
+        lambda key: documents.games.find_one({"_id": key}),
+        lambda key, number: documents.put(key, number, SPELLS),
+    )
+    documents.close()
+
+
+@contextmanager
+def of_cassandra(games: int) -> Iterator[Hand]:
+    """The same four requests: a row beside the data, what lies there and when it was written, the
+    data, the row once more."""
+    session: Any = clients.connect_cassandra()
+    session.set_keyspace(KEYSPACE)
+    session.execute(
+        'CREATE TABLE by_hand (block text PRIMARY KEY, "entries" map<text, text>, expires bigint)'
+    )
+    session.execute(
+        "CREATE TABLE by_hand_bracket (bucket bigint, id blob, key text, state text, "
+        "deleted boolean, PRIMARY KEY (bucket, id))"
+    )
+
+    def prepared(text: str) -> Any:
+        made = session.prepare(text)
+        made.consistency_level = ConsistencyLevel.LOCAL_QUORUM
+        return made
+
+    insert = prepared('INSERT INTO by_hand (block, "entries") VALUES (?, ?)')
+    select = prepared('SELECT block, "entries" FROM by_hand WHERE block = ?')
+    stamps = prepared(
+        'SELECT block, "entries", expires, writetime(expires) FROM by_hand WHERE block = ?'
+    )
+    opens = prepared(
+        "INSERT INTO by_hand_bracket (bucket, id, key, state, deleted) VALUES (?, ?, ?, 'o', false)"
+    )
+    closes = prepared("UPDATE by_hand_bracket SET state = 'c' WHERE bucket = ? AND id = ?")
+
+    def whole(key: str, number: int) -> None:
+        value = game(key, number)
+        session.execute(insert, (key, {name: json.dumps(item) for name, item in value.items()}))
+
+    def put(key: str, number: int) -> None:
+        now = time.time_ns()
+        bucket, id = now // 10**9, now.to_bytes(16)
+        session.execute(opens, (bucket, id, key))
+        session.execute(stamps, (key,)).one()
+        whole(key, number)
+        session.execute(closes, (bucket, id))
+
+    def get(key: str) -> object:
+        row = session.execute(select, (key,)).one()
+        return row and {name: json.loads(text) for name, text in row[1].items()}
+
+    for number in range(games):
+        whole(f"game-{number}", number)
+    yield Hand(get, put)
+    session.cluster.shutdown()
+
+
+# ---------------------------------------------------------------------- the pairs
+
+
+def from_postgresql(root: Path, calls: int, games: int) -> None:
+    with live.databases() as (sql, docs), of_tables(sql, games) as hand:
+        shop = Shop(root, {"sql": sql, "docs": docs})
+        shop.script(
+            f"move = Move('Game', target=At('docs', '{TABLE}'), source=At('sql', tables('{TABLE}', "
+            f"rounds=tables('{TABLE}_round', order_by='pos'))))"
+        )
+        measure("PostgreSQL (tables) to MongoDB", shop, hand, calls, games)
+
+
+def from_mongodb(root: Path, calls: int, games: int) -> None:
+    with live.databases() as (_, docs), of_documents(docs, games) as hand:
+        shop = Shop(root, {"docs": docs, "file": "embedded:///new.db"})
+        shop.script(
+            f"move = Move('Game', target=At('file', 'games'), source=At('docs', '{TABLE}', "
+            "representation=['/Game/*']))"
+        )
+        measure("MongoDB (document) to embedded", shop, hand, calls, games)
+
+
+@contextmanager
+def keyspace() -> Iterator[str]:
+    """The URL of a keyspace of this benchmark's own; it goes at the end."""
+    session: Any = clients.connect_cassandra()
+    session.execute(f"DROP KEYSPACE IF EXISTS {KEYSPACE}")
+    session.execute(
+        f"CREATE KEYSPACE {KEYSPACE} WITH replication = "
+        "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+    )
+    try:
+        yield urlsplit(Side("cassandra", "row").server)._replace(path=f"/{KEYSPACE}").geturl()
+    finally:
+        session.execute(f"DROP KEYSPACE {KEYSPACE}")
+        session.cluster.shutdown()
+
+
+def from_cassandra(root: Path, calls: int, games: int) -> None:
+    with keyspace() as url, of_cassandra(games) as hand:
+        shop = Shop(root, {"rows": url, "file": "embedded:///new.db"})
+        shop.script(
+            "move = Move('Game', target=At('file', 'games'), source=At('rows', 'games', "
+            "representation=['/Game/*/*'], layout='row'))"
+        )
+        with shop.open() as project:
+            (route,) = project.routes("0001")
+            route.source.create()
+        with Gateway.open("Game", shop.config, ENV) as gateway:
+            for number in range(games):
+                gateway.put(f"game-{number}", game(f"game-{number}", number))
+        measure("Cassandra (row, brackets) to embedded", shop, hand, calls, games)
+
+
+PAIRS = {
+    "postgresql": from_postgresql,
+    "mongodb": from_mongodb,
+    "cassandra": from_cassandra,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--pair", choices=PAIRS, action="append")
+    parser.add_argument("--calls", type=int, default=1_000)
+    parser.add_argument("--games", type=int, default=500)
+    chosen = parser.parse_args()
+    sides = {Side("postgresql", "tables"), Side("mongodb", "document"), Side("cassandra", "row")}
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    for name, text in machine.describe(sides).items():
+        print(f"{name}: {text}")
+    for pair in chosen.pair or PAIRS:
+        with tempfile.TemporaryDirectory() as root:
+            PAIRS[pair](Path(root), chosen.calls, chosen.games)
+
+
+if __name__ == "__main__":
+    main()
