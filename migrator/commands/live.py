@@ -83,7 +83,7 @@ def ask(
             with owning(project, revision, watcher, stop) as scene:
                 owner = Mirror(scene, project.settings.request_life, _bounds(project))
                 owner.work(lambda: live.answered(number) is not None)
-        except _Owned:
+        except Owned:
             _wait(project, run, live, number, heard, watcher, stop)
     answer = msgspec.convert(told, Answer)
     if (problem := answer.problem) is not None:
@@ -114,7 +114,7 @@ def mirror(
             with owning(project, revision, watcher or Nobody(), stop) as scene:
                 log.info("mirroring", run=run.id, pid=os.getpid())
                 Mirror(scene, project.settings.request_life, _bounds(project)).work()
-        except _Owned:
+        except Owned:
             if not told:
                 log.info("standing by", run=run.id)
             told = True
@@ -127,7 +127,7 @@ def _bounds(project: Project) -> Bounds:
     return Bounds(feed_bound(project))
 
 
-class _Owned(Exception):
+class Owned(Exception):
     """Another process is the mirror."""
 
 
@@ -135,7 +135,7 @@ class _Owned(Exception):
 def owning(
     project: Project, revision: str, watcher: Watcher, stop: threading.Event
 ) -> Iterator[Scene]:
-    """The scene of a live run, under the mirror's own lease. Raises _Owned."""
+    """The scene of a live run, under the mirror's own lease. Raises Owned."""
     control = project.control
     run = control.run(revision)
     refuse_changed(project, run)
@@ -143,7 +143,7 @@ def owning(
     try:
         lease.__enter__()
     except Refused:
-        raise _Owned from None
+        raise Owned from None
     try:
         structlog.contextvars.bind_contextvars(run=run.id)
         frozen = frozen_plan(run)

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import msgspec
 import structlog
 
-from migrator.commands.live import owning
+from migrator.commands.live import Owned, owning
 from migrator.commands.project import Project
 from migrator.commands.records import RunStatus, status
 from migrator.commands.started import claims, frozen_plan
@@ -114,7 +114,13 @@ def repair(
     stop = stop or threading.Event()
     found = _Repair(project, revision)
     with Lease(project.control, f"{project.settings.env}/{found.revision}"):
-        found.take(way, primary, hook, stop)
+        try:
+            found.take(way, primary, hook, stop)
+        except Owned:
+            raise Refused(
+                f"a mirror of {found.revision} is at work",
+                hint="stop it first, then run the same command again",
+            ) from None
     return inspect(project, revision)
 
 

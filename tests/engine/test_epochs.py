@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from migrator import commands
@@ -25,7 +26,7 @@ from migrator.journal import Note, note_of
 from migrator.model.epoch import from_text, to_text
 from migrator.model.phase import Phase
 from migrator.outbox import FileNote
-from migrator.state import LiveState
+from migrator.state import Lease, LiveState
 from tests.engine.games import SETTINGS, contents, fill, game, make_project, source, target
 from tests.gateway.kit import QUICK, until
 
@@ -492,6 +493,19 @@ def test_what_a_run_that_is_over_left_is_forgotten(live: Live) -> None:
         assert commands.repair(project, "0001", "forget").state == "agreed"
     assert live.epochs == [None, None]
     live.put("now")
+
+
+def test_a_repair_leaves_a_mirror_at_work_alone(live: Live) -> None:
+    with live.open() as project:
+        run = project.control.run("0001")
+        project.control.record(run.id, "armed", to="target", **to_builtins(TERMS))
+        LiveState(project.control, run.id).arm(run)
+        with (
+            Lease(project.control, "test/0001/mirror"),
+            pytest.raises(Refused, match="a mirror of 0001 is at work"),
+        ):
+            commands.repair(project, "0001", "go-on")
+        assert commands.repair(project, "0001", "go-on").state == "agreed"
 
 
 def test_where_all_agree_there_is_nothing_to_repair(live: Live) -> None:
