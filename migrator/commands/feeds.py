@@ -12,7 +12,6 @@ from migrator.commands.project import Project
 from migrator.commands.started import frozen_plan
 from migrator.engine.guard import share
 from migrator.engine.lane import OTHER, journal_of
-from migrator.errors import MigratorError
 from migrator.journal import Keeping, Kept
 from migrator.state import LiveState, Run
 
@@ -70,8 +69,8 @@ def _asked(project: Project, run: Run) -> list[dict[str, Any]]:
     def ask() -> None:
         try:
             found.extend(_look(project, run))
-        except MigratorError:
-            return  # the status of the run does not depend on it
+        except Exception:  # noqa: BLE001 - nothing depends on it, and nobody may be waiting any more
+            return
 
     thread = threading.Thread(target=ask, name="feeds", daemon=True)
     thread.start()

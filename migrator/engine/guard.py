@@ -27,6 +27,7 @@ log = structlog.get_logger("migrator.guard")
 # From this share of a bound on it is told as a warning.
 NEAR = 0.5
 _BEAT = 0.5
+_PATIENCE = 5.0  # seconds for a look that is under way when the mirror ends
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,10 @@ class Guard:
         self._thread.start()
 
     def end(self) -> None:
-        """Look no more."""
+        """Look no more. A server that does not answer is not waited for."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(_PATIENCE)
 
     def _run(self) -> None:
         looked = float("-inf")
@@ -86,6 +87,9 @@ class Guard:
                 return
             except MigratorError as error:
                 log.warning("guard", where=error.where, error=error.what)
+            except Exception:
+                if not self._stop.is_set():  # else the stores were closed under it
+                    raise
 
     def look(self) -> None:
         """One round: note what each feed keeps, and give up what keeps too much."""

@@ -17,16 +17,20 @@ import bson
 import psycopg
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.engine import make_url
 
-from migrator import commands
+from migrator import commands, tables
 from migrator.commands import SwapTerms, Terms
-from migrator.errors import Failed, Refused, Waiting
+from migrator.errors import Failed, MigratorError, Refused, Waiting
 from migrator.gateway import Gateway
 from migrator.journal import journal_name
 from migrator.model.block import Aggregate, cut
+from migrator.model.move import At
 from migrator.model.phase import Phase
-from migrator.ports import Collection
+from migrator.ports import Collection, StoreSettings
 from migrator.state import LiveState, Position
+from migrator.stores import sql
+from migrator.stores.mongo.journal import MongoJournal
 from tests.system import kit
 from tests.system.application import mirroring
 from tests.system.kit import Shop, Urls
@@ -80,6 +84,53 @@ def _assert_equal(project: commands.Project) -> None:
     (found,) = commands.verify_run(project, "0001")
     assert found.clean, found.told
 
+
+# ---------------------------------------------------------------------- feeds that can't be had
+
+
+class _Standalone:
+    """A mongod that is no member of a replica set; what stands in for one here always is."""
+
+    def command(self, name: str) -> dict[str, object]:
+        return {"isWritablePrimary": True}
+
+
+def test_a_mongod_alone_has_no_feed_and_says_what_to_do() -> None:
+    server: Any = _Standalone()
+    journal = MongoJournal(server, "games", "run", "docs:games")
+    ((severity, code, text),) = journal.findings()
+    assert (severity, code) == ("error", "standalone")
+    with pytest.raises(Refused, match=text) as refused:
+        journal.prepare()
+    assert "replica set of one member" in refused.value.hint
+
+
+def test_a_table_of_somebody_else_is_named_where_it_can_not_be_published(
+    urls: Urls,
+) -> None:
+    name, role = kit.fresh("owned"), kit.fresh("reader")
+    url = make_url(urls("postgresql", ""))
+    with psycopg.connect(url.render_as_string(hide_password=False), autocommit=True) as owner:
+        owner.execute(f"CREATE TABLE {name} (id text PRIMARY KEY, v int)".encode())
+        owner.execute(f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'plain'".encode())
+        try:
+            owner.execute(f"GRANT SELECT ON {name} TO {role}".encode())
+            owner.execute(f"GRANT CREATE ON DATABASE {url.database} TO {role}".encode())
+            plain = url.set(username=role, password="plain").render_as_string(hide_password=False)
+            store = sql.open_store(StoreSettings("shop", plain))
+            journal: Any = store.collection("Game", At("shop", tables(name))).journal(name)  # type: ignore[attr-defined]
+            with pytest.raises(MigratorError, match="must be owner of table") as refused:
+                journal.prepare()
+            assert name in str(refused.value)
+            assert owner.execute(_SLOTS, [name]).fetchall() == []
+            store.close()
+        finally:
+            owner.execute(f"DROP TABLE {name}".encode())
+            owner.execute(f"REVOKE ALL ON DATABASE {url.database} FROM {role}".encode())
+            owner.execute(f"DROP ROLE {role}".encode())
+
+
+_SLOTS = "SELECT slot_name FROM pg_replication_slots WHERE slot_name = %s"
 
 # ---------------------------------------------------------------------- feeds that are gone
 
