@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from migrator import commands
@@ -19,6 +20,11 @@ QUICK = Terms(lease=1.0, look=0.005, bound=5.0, request_life=1.0)
 
 def opened(config: Path, terms: Terms = QUICK) -> Gateway:
     return Gateway.open("Game", config, "test", terms=terms)
+
+
+def patient(config: Path) -> Gateway:
+    """A gateway whose writes wait for as long as a swap may take on a busy machine."""
+    return opened(config, replace(QUICK, bound=60.0))
 
 
 class Owner:
@@ -38,7 +44,7 @@ class Owner:
     def arm(self) -> None:
         self.run = self.live.arm(self.run)
         waiting, _ = wait_for(
-            self.gateways, ["Game"], is_armed(self.run), until=time.monotonic() + 20
+            self.gateways, ["Game"], is_armed(self.run), until=time.monotonic() + 60
         )
         assert not waiting
 
@@ -46,10 +52,19 @@ class Owner:
         """Stop the gateways; the names of those whose lease ran out instead."""
         self.run = self.live.raise_fence(self.run)
         waiting, lapsed = wait_for(
-            self.gateways, ["Game"], has_acknowledged(self.run), until=time.monotonic() + 20
+            self.gateways, ["Game"], has_acknowledged(self.run), until=time.monotonic() + 60
         )
         assert not waiting
         return [lease.instance for lease in lapsed]
+
+    def hold(self) -> None:
+        """Stop the gateways, all of them by their word: again where a busy machine did not let
+        one renew its lease in time, as an attempt is undone then."""
+        self.arm()
+        while lapsed := self.fence():
+            self.release()
+            self.gateways.leave(lapsed)
+            self.arm()
 
     def flip(self, to: str) -> None:
         phase = Phase.CUT_OVER if to == "target" else Phase.SHADOW_READ
@@ -59,7 +74,7 @@ class Owner:
         self.run = self.live.release(self.run)
 
 
-def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not come to be"

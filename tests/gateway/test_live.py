@@ -14,7 +14,7 @@ import pytest
 from migrator import commands
 from migrator.engine.swap import SwapTerms
 from migrator.errors import Interrupted, Waiting
-from migrator.gateway import Behind, Gateway
+from migrator.gateway import Behind
 from migrator.model.phase import Phase
 from migrator.ports import Collection
 from tests.contract import servers as contract
@@ -100,16 +100,11 @@ def config(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture
 def writers(config: Path, request: pytest.FixtureRequest) -> Iterator[list[Writer]]:
     whole = "cassandra" in request.node.name
-    started = [Writer(config, name, patient, whole=whole).start() for name in ("a", "b")]
+    started = [Writer(config, name, whole=whole).start() for name in ("a", "b")]
     yield started
     for writer in started:
         if not writer.waited:
             writer.kill()
-
-
-def patient(config: Path) -> Gateway:
-    """A gateway whose writes wait for as long as a swap may take on a busy machine."""
-    return opened(config, replace(QUICK, bound=60.0))
 
 
 def swapped(swap: Callable[..., object], project: commands.Project) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from migrator.gateway import Gateway
 from migrator.model.value import Record
-from tests.gateway.kit import opened
+from tests.gateway.kit import patient
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Writer:
 
     config: Path
     name: str
-    open: Callable[[Path], Gateway] = opened
+    open: Callable[[Path], Gateway] = patient
     whole: bool = False
     pid: int = 0
     waited: bool = False
