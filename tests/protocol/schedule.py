@@ -22,7 +22,7 @@ import sqlalchemy as sa
 import tenacity.wait
 
 from migrator import retry
-from migrator.engine import holders, lane, mirror, points, reconcile, swap
+from migrator.engine import epochs, holders, lane, mirror, points, reconcile, swap
 from migrator.engine.mirror import Mirror
 from migrator.engine.throttle import Throttle
 from migrator.engine.work import Scene
@@ -420,9 +420,9 @@ class Schedule:
         self._lease = _Lease(world, succeeded=False)
         self._processes = 0
         quiet = _Quiet()
-        for module in (lane, mirror, reconcile, swap):
+        for module in (epochs, holders, lane, mirror, reconcile, swap):
             patch.setattr(module, "time", clock)
-            patch.setattr(module, "log", quiet)
+            patch.setattr(module, "log", quiet, raising=False)
         patch.setattr(retry, "log", quiet)
         patch.setattr(mirror, "Throttle", partial(Throttle, clock=clock.monotonic))
         patch.setattr(tenacity.wait, "random", world.draws)

@@ -6,6 +6,7 @@ import pytest
 
 from migrator.errors import Transient
 from migrator.model.epoch import Epoch, from_text
+from tests.protocol import schedule
 from tests.protocol.schedule import Chances, whole_life
 from tests.protocol.server import Server
 
@@ -77,7 +78,14 @@ def test_both_servers_hold_the_epoch_whatever_becomes_of_the_requests(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes = ServerNotes()
-    monkeypatch.setattr(Server, "note", lambda self, _: ServerNote(notes, self), raising=False)
+
+    class Keeping(Server):
+        """A class of its own: what a Server can do is remembered for all tests that follow."""
+
+        def note(self, _: str) -> ServerNote:
+            return ServerNote(notes, self)
+
+    monkeypatch.setattr(schedule, "Server", Keeping)
 
     whole_life(seed, monkeypatch, Chances(fault=0.03))
 
