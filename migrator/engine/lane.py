@@ -32,6 +32,7 @@ from migrator.journal import (
     journal_name,
 )
 from migrator.model.canonical import encode
+from migrator.model.phase import Phase
 from migrator.ports import Collection, Json
 from migrator.route import Route
 from migrator.state import LiveState, Position
@@ -128,7 +129,8 @@ class Lane:
         for side in OTHER:
             if self.position(side) is not None:
                 self.scene.retry(self.journal(side).drop)
-            fence = self.fence(side)
+            # Before a move is prepared there is none, perhaps not even the target's file.
+            fence = None if self.scene.run.phase is Phase.PLANNED else self.fence(side)
             if fence is not None:
                 self.scene.retry(fence.lower)
 

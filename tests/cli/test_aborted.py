@@ -1,0 +1,30 @@
+"""A live move that is left before anything was made."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.engine import points
+from migrator.errors import Interrupted
+from tests.cli.kit import SETTINGS, Project
+
+
+def test_a_run_that_prepared_nothing_is_left_though_the_targets_file_is_not_there(
+    shop: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shop.root / "migrator.toml").write_text(SETTINGS.replace("embedded:///", "sqlite:///"))
+    shop.done("plan", "0001", "--live", "-o", "live.json")
+
+    def stop(point: str) -> None:
+        if point == "run.started":
+            raise Interrupted("stopped")
+
+    monkeypatch.setattr(points, "hook", stop)
+    assert shop("apply", "live.json", "--until", "dual_write").code == 130
+    monkeypatch.setattr(points, "hook", None)
+    assert not (shop.root / "docs.db").exists()
+
+    assert "aborted" in shop.done("abort", "0001", "--drop-target").out
+
+    assert "0001  Game   aborted" in shop.done("status", "0001").out
+    assert not (shop.root / "docs.db").exists()
