@@ -7,7 +7,7 @@ import itertools
 import json
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -219,6 +219,52 @@ def test_c63_stamps_are_microseconds_and_later_than_what_lies_there(
     assert_holds(made, [Block("k", {"a": 3})])
     made.delete([Address("k")])
     assert_holds(made, [])
+
+
+HOUR = 3_600_000_000  # microseconds
+
+
+@pytest.mark.parametrize("gone", ["the block", "an entry"])
+def test_a_delete_by_a_clock_that_is_ahead_does_not_hide_what_is_put_later(
+    made: Collection, store: Store, plain: Any, gone: str
+) -> None:
+    column, where = "", "block = 'k'"
+    if gone == "an entry" and "partition" in str(made.at.layout):
+        where += " AND entry = 'a'"
+    elif gone == "an entry":
+        column = "a" if "rounds" in str(made.at.layout) else "\"entries\"['a']"
+    ahead = time.time_ns() // 1000 + HOUR
+    plain.execute(
+        f"DELETE {column} FROM {made.at.collection} USING TIMESTAMP {ahead} WHERE {where}"
+    )
+    # Who did not make the table does not know what was deleted there.
+    other = store.collection("Game", made.at)
+    blocks = [Block("k", {"a": 1, "b": 2}), Block("l", {"a": 3})]
+    other.write(blocks)
+    assert_holds(other, blocks)
+    assert ahead < max(stamps(plain, made)) <= ahead + HOUR
+    other.write([Block("k", {"b": 4})])
+    other.delete([Address("l")])
+    assert_holds(other, [Block("k", {"b": 4})])
+
+
+def test_who_is_followed_may_have_deleted_in_a_table_that_was_made_just_now(
+    made: Collection, plain: Any
+) -> None:
+    cast("Any", made).journal("run")
+    ahead = time.time_ns() // 1000 + HOUR
+    plain.execute(f"DELETE FROM {made.at.collection} USING TIMESTAMP {ahead} WHERE block = 'k'")
+    made.write([Block("k", {"a": 1})])
+    assert_holds(made, [Block("k", {"a": 1})])
+
+
+def test_a_delete_of_a_clock_that_is_days_ahead_is_told(
+    made: Collection, store: Store, plain: Any
+) -> None:
+    ahead = time.time_ns() // 1000 + 72 * HOUR
+    plain.execute(f"DELETE FROM {made.at.collection} USING TIMESTAMP {ahead} WHERE block = 'k'")
+    with pytest.raises(Terminal, match="by a clock that is more than a day ahead"):
+        store.collection("Game", made.at).write([Block("k", {"a": 1})])
 
 
 def test_c17_writing_again_changes_nothing(made: Collection, plain: Any) -> None:

@@ -178,6 +178,27 @@ def test_fresh_rows_have_no_tombstones(store: Store, plain: Any) -> None:
     assert_same(collection.read(["k1"])[0], shorter)
 
 
+def test_a_delete_by_a_clock_that_is_ahead_does_not_hide_what_is_put_later(
+    store: Store, plain: Any
+) -> None:
+    name = fresh()
+    collection = place(store, games(name), name)
+    collection.create()
+    ahead = time.time_ns() // 1000 + 3_600_000_000
+    of_locator = f"DELETE FROM {name}_locator USING TIMESTAMP {ahead} WHERE id = 'a'"
+    of_row = (
+        f"DELETE FROM {name} USING TIMESTAMP {ahead} "
+        "WHERE player = 'ann' AND month = '2024-02' AND day = '2024-02-29' AND id = 'b'"
+    )
+    for statement in (of_locator, of_row):
+        plain.execute(statement)
+    other = place(store, games(name), name)
+    blocks = [game("a", number=1), game("b", number=2)]
+    other.write(blocks)
+    assert_holds(other, blocks)
+    assert len(raw(plain, f"{name}_by_number")) == 2
+
+
 # ---------------------------------------------------------------- one address, nothing else
 
 

@@ -23,6 +23,7 @@ from migrator.stores.cassandra.entries_read import Decoder, Observing, Reader, k
 from migrator.stores.cassandra.entries_write import Writer
 from migrator.stores.cassandra.live import Live
 from migrator.stores.cassandra.ring import sample
+from migrator.stores.cassandra.seen import Pristine
 from migrator.stores.cassandra.table import Node
 from migrator.stores.cassandra.table_catalog import table_info
 from migrator.stores.cassandra.table_ddl import name_in
@@ -75,6 +76,7 @@ class EntriesCollection(Live):
         self._node = node
         self._rules = at.rules(cls)
         self._form = form_of(at)
+        self._pristine = Pristine()
         self._table = name_in(node.keyspace, at.collection)
 
     @property
@@ -91,7 +93,7 @@ class EntriesCollection(Live):
     def _writer(self) -> Writer:
         wire, node = self._wire, self._node
         where = self.cls, self.where
-        return Writer(wire, self._form, self._table, self._reader, node, where)
+        return Writer(wire, self._form, self._table, self._reader, node, where, self._pristine)
 
     # ------------------------------------------------------------ the collection itself
 
@@ -104,6 +106,7 @@ class EntriesCollection(Live):
         if not self.exists():
             self._wire.define(self._form.table(self._table))
             self._wire.forget()
+            self._pristine.holds = True
         info = table_info(self._wire, self._node.keyspace, self.at.collection)
         names = {column.name for column in info.columns} if info else set()
         wanted = {name.strip('"').replace('""', '"') for name in self._form.columns}
@@ -118,6 +121,7 @@ class EntriesCollection(Live):
         """Remove the table with all its blocks; does nothing where it is not there."""
         self._wire.define(f"DROP TABLE IF EXISTS {self._table}")
         self._wire.forget()
+        self._pristine.holds = False
 
     def schema(self) -> Json:
         """The table as the catalogue describes it."""

@@ -20,6 +20,7 @@ from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.stores.cassandra.entries_form import Cell, Change, Form, Raw, number
 from migrator.stores.cassandra.entries_read import Reader, expired, key_of
+from migrator.stores.cassandra.seen import Pristine, lasts, until_seen
 from migrator.stores.cassandra.table import Node
 from migrator.stores.cassandra.table_rows import AFTER_2038, EXPIRES, MAX_TTL
 from migrator.stores.cassandra.table_wire import Statement, Unit, Wire
@@ -53,6 +54,7 @@ class Writer:
         reader: Reader,
         node: Node,
         where: tuple[str, str],
+        pristine: Pristine,
     ) -> None:
         self._wire = wire
         self._form = form
@@ -60,6 +62,7 @@ class Writer:
         self._reader = reader
         self._node = node
         self._cls, self._where = where
+        self._pristine = pristine
 
     # ------------------------------------------------------------ what fits
 
@@ -127,10 +130,32 @@ class Writer:
     def write(self, blocks: Sequence[Block]) -> int:
         """Put whole blocks; the bytes sent. Raises DoesNotFit before anything is written."""
         by_key = {each.key: each for each in map(self._fitting, blocks)}
-        before = self._reader.there(list(by_key))
-        pairs = zip(by_key.values(), before, strict=True)
-        self._wire.run(self._putting(each, old or Raw(each.key)) for each, old in pairs)
+        before = list(self._reader.there(list(by_key)))
+        pairs = [
+            (each, old or Raw(each.key)) for each, old in zip(by_key.values(), before, strict=True)
+        ]
+        self._wire.run(self._putting(*pair) for pair in pairs)
+        if not self._pristine.holds:
+            new = [pair for pair, old in zip(pairs, before, strict=True) if old is None]
+            until_seen(new, self._hidden, self._put_later, self._where)
         return sum(each.size for each in by_key.values())
+
+    def _hidden(self, put: Sequence[tuple[Encoded, Raw]]) -> list[tuple[Encoded, Raw]]:
+        """Those of some blocks that are not there though they were put, and not to end soon."""
+        lasting = [pair for pair in put if lasts(pair[0].block.expires)]
+        there = self._reader.there([each.key for each, _ in lasting])
+        return [
+            (each, mine)
+            for (each, mine), found in zip(lasting, there, strict=True)
+            # Where somebody has written since, that is what lies there.
+            if found is None
+            or (found.stamp <= mine.stamp and not each.cells.keys() <= found.fields.keys())
+        ]
+
+    def _put_later(self, put: Sequence[tuple[Encoded, Raw]], later: int) -> None:
+        for _, before in put:
+            before.stamp += later
+        self._wire.run(self._putting(*pair) for pair in put)
 
     def _putting(self, each: Encoded, before: Raw) -> Unit:
         return _unit(each.block.id, lambda: self._whole(each, before))
@@ -164,6 +189,7 @@ class Writer:
         return _unit(id, lambda: [self._deletion(before)])
 
     def _deletion(self, before: Raw) -> Statement:
+        self._pristine.holds = False
         return Statement(
             f"DELETE FROM {self._table} USING TIMESTAMP ? WHERE block = ?",  # noqa: S608
             [number(self._stamp(before)), before.key],

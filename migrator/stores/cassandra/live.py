@@ -9,6 +9,7 @@ from migrator.model.value import Value
 if TYPE_CHECKING:
     from migrator.journal import Brackets, Journal, Note
     from migrator.ports import Json
+    from migrator.stores.cassandra.seen import Pristine
     from migrator.stores.cassandra.table import Node
     from migrator.stores.cassandra.table_wire import Wire
 
@@ -17,12 +18,14 @@ class Live:
     """Beside a collection."""
 
     _node: Node
+    _pristine: Pristine
 
     def journal(self, name: str) -> Journal:
         """The reader's side of the journal of a run of this name."""
         from migrator.stores.cassandra.journal import CassandraJournal
 
         mine = cast("Any", self)
+        self._pristine.holds = False  # whoever is followed writes, and deletes
 
         def settle(key: Value) -> None:
             strong = type(mine)(_Strong(self._node), mine.cls, mine.at)

@@ -25,6 +25,7 @@ from migrator.stores.cassandra import table_facts as facts
 from migrator.stores.cassandra.live import Live
 from migrator.stores.cassandra.locator import Locator
 from migrator.stores.cassandra.ring import sample
+from migrator.stores.cassandra.seen import Pristine
 from migrator.stores.cassandra.table_catalog import table_info, user_types
 from migrator.stores.cassandra.table_partitions import Partitions
 from migrator.stores.cassandra.table_read import TableReader, all_columns
@@ -69,6 +70,7 @@ class TableReading:
         self._rules = at.rules(cls)
         self._spec: Spec = spec_of(at)
         self._table = ddl.name_in(node.keyspace, self._spec.table)
+        self._pristine = Pristine()
 
     @property
     def _wire(self) -> Wire:
@@ -235,6 +237,8 @@ class TableCollection(Live, TableReading):
         if info is None or missing or self._spec.indexes:
             for statement in ddl.creation(shape, self._node.keyspace):
                 self._wire.define(statement)
+        if info is None:
+            self._pristine.holds = True
         self.forget()
 
     def drop(self) -> None:
@@ -249,6 +253,7 @@ class TableCollection(Live, TableReading):
             with suppress(Terminal):  # another table still uses it
                 type_ = ddl.name_in(self._node.keyspace, name)
                 self._wire.define(f"DROP TYPE IF EXISTS {type_}")
+        self._pristine.holds = False
         self.forget()
 
     def schema(self) -> Json:
@@ -326,6 +331,7 @@ class TableCollection(Live, TableReading):
             self._locator,
             self._node.stamp,
             self.where,
+            self._pristine,
         )
 
     def write(self, blocks: Sequence[Block]) -> int:

@@ -23,6 +23,7 @@ from migrator.model.value import Value, show
 from migrator.stores.cassandra.columns_nested import quoted
 from migrator.stores.cassandra.locator import Locator
 from migrator.stores.cassandra.projections import Projected, delete, insert
+from migrator.stores.cassandra.seen import Pristine, lasts, until_seen
 from migrator.stores.cassandra.table_read import TableReader, all_columns
 from migrator.stores.cassandra.table_rows import Damaged, Row, Rows, numbers
 from migrator.stores.cassandra.table_shape import Column, Shape
@@ -61,6 +62,7 @@ class TableWriter:
         locator: Locator | None,
         now: Callable[[], int],
         where: str,
+        pristine: Pristine,
     ) -> None:
         self._wire = wire
         self._shape = shape
@@ -69,6 +71,7 @@ class TableWriter:
         self._locator = locator
         self._now = now
         self._where = where
+        self._pristine = pristine
         self._reader = TableReader(wire, shape, table)
         self._columns = list(shape.columns)
         self._projected = [Projected(shape, p, keyspace) for p in shape.spec.projections]
@@ -98,14 +101,36 @@ class TableWriter:
     def _put(self, pairs: Sequence[tuple[Row, Old]]) -> int:
         writes: list[Sequence[Unit]] = []
         gone: list[tuple[Value, Old]] = []
+        new: list[tuple[Row, Old]] = []
         for row, old in pairs:
             if row.expires is not None and row.expires <= time.time() * 1000:
                 gone.append((row.id, old))  # a deadline already reached is a delete (R10)
-            else:
-                writes.append(self._putting(row, old))
+                continue
+            writes.append(self._putting(row, old))
+            if old.key != row.key(self._shape.key) or not old.held:
+                new.append((row, old))
         self._send(writes)
         self._remove(gone)
+        if not self._pristine.holds:
+            until_seen(new, self._hidden, self._put_later, self._where)
         return sum(s.size for stages in writes for stage in stages for s in stage.first)
+
+    def _hidden(self, put: Sequence[tuple[Row, Old]]) -> list[tuple[Row, Old]]:
+        """Those of some blocks that are not there though they were put, and not to end soon."""
+        lasting = [pair for pair in put if lasts(pair[0].expires)]
+        keys = [row.key(self._shape.key) for row, _ in lasting]
+        there = [row is not None for row in self._reader.by_key(keys, self._shape.key.columns)]
+        if self._locator is not None:
+            located = self._locator.find([self._id(row) for row, _ in lasting])
+            there = [
+                is_there and at is not None for is_there, at in zip(there, located, strict=True)
+            ]
+        return [pair for pair, is_there in zip(lasting, there, strict=True) if not is_there]
+
+    def _put_later(self, put: Sequence[tuple[Row, Old]], later: int) -> None:
+        for _, old in put:
+            old.stamp += later
+        self._send([self._putting(*pair) for pair in put])
 
     def _putting(self, row: Row, old: Old) -> list[Unit]:
         """The units that put a row, to be carried out one after another."""
@@ -142,6 +167,7 @@ class TableWriter:
         turn = [] if self._locator is None else [self._locator.set(key, stamp, ttl)]
         if moved and old.key is not None:
             turn.append(delete(self._table, self._shape.key.columns, old.key, stamp))
+            self._pristine.holds = False
         together = [*beside, full, *turn]
         if len(together) == 1 or sum(s.size for s in together) <= BATCH_BYTES:
             return [together]
@@ -280,6 +306,8 @@ class TableWriter:
 
     def _remove(self, olds: Sequence[tuple[Value, Old]]) -> None:
         there = [(id, old, old.key) for id, old in olds if old.key is not None]
+        if there:
+            self._pristine.holds = False
         self._wire.run(self._removing(id, old, key) for id, old, key in there)
         if self._static:
             self._sweep([key for _, _, key in there])
