@@ -314,11 +314,17 @@ def mirroring(shop: Shop) -> Iterator[None]:
     the midst of a driver's locks."""
     command = [sys.executable, "-m", "migrator", "mirror", "0001"]
     options = ["--env", ENV, "--config", str(shop.config)]
-    with subprocess.Popen([*command, *options], stderr=subprocess.DEVNULL) as process:
+    log = shop.root / "mirror.log"
+    with (
+        log.open("ab") as told,
+        subprocess.Popen([*command, *options], stderr=told) as process,
+    ):
         try:
             yield
         finally:
             process.terminate()
+            process.wait()
+            print(log.read_text()[-10_000:])
 
 
 # ---------------------------------------------------------------------- the hook

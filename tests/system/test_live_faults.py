@@ -201,7 +201,8 @@ def test_a_token_that_the_oplog_has_outlived_means_a_comparison(tmp_path: Path, 
 def _aged(position: Any) -> Any:
     """The same position, years ago."""
     token = bson.decode(bytes.fromhex(position["token"]["_data"]))
-    old = {**token, "s": 1, "t": bson.Timestamp(1_000_000_000, 1)}
+    # The number 0 is before any oplog, also one that has never dropped anything.
+    old = {**token, "s": 0, "t": bson.Timestamp(1_000_000_000, 1)}
     return {**position, "token": {"_data": bson.encode(old).hex()}}
 
 
