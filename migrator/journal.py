@@ -16,6 +16,9 @@ from migrator.model.move import At
 from migrator.model.value import Value
 from migrator.ports import Collection, Json
 
+# The other side of a move.
+OTHER = {"source": "target", "target": "source"}
+
 
 def journal_name(run: str, move: int, side: str) -> str:
     """A name on a server for what a run makes there at a side: short, and nobody else's."""

@@ -11,8 +11,8 @@ import msgspec
 from migrator.commands.project import Project
 from migrator.commands.started import frozen_plan
 from migrator.engine.guard import share
-from migrator.engine.lane import OTHER, journal_of
-from migrator.journal import Keeping, Kept
+from migrator.engine.lane import journal_of
+from migrator.journal import OTHER, Keeping, Kept
 from migrator.state import LiveState, Run
 
 # Who looks at a run at night must not wait for a server that does not answer.

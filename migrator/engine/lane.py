@@ -21,6 +21,7 @@ from migrator.engine.throttle import Throttle
 from migrator.engine.work import Scene
 from migrator.errors import FeedLost, Refused, Transient
 from migrator.journal import (
+    OTHER,
     Bracketing,
     Feed,
     Fence,
@@ -39,7 +40,6 @@ from migrator.state import LiveState, Position
 
 log = structlog.get_logger("migrator.mirror")
 
-OTHER = {"source": "target", "target": "source"}
 # Keys to act on at once, and for how long to gather them.
 _MOST = 500
 _GATHER = 0.2
@@ -428,4 +428,4 @@ def journal_of(route: Route, side: str, run: str) -> Journal:
     return journal
 
 
-__all__ = ["OTHER", "Lane", "journal_of"]
+__all__ = ["Lane", "journal_of"]

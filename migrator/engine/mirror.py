@@ -22,7 +22,7 @@ from migrator.engine.ending import drop_copies, drop_sources, refuse_abort, refu
 from migrator.engine.epochs import Epochs
 from migrator.engine.guard import Bounds, Guard
 from migrator.engine.holders import Holders
-from migrator.engine.lane import OTHER, Lane
+from migrator.engine.lane import Lane
 from migrator.engine.points import reached
 from migrator.engine.reconcile import Done
 from migrator.engine.run import record_verified, refuse_filled, refuse_unequal
@@ -31,6 +31,7 @@ from migrator.engine.throttle import Throttle
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Scene
 from migrator.errors import Interrupted, MigratorError, Refused
+from migrator.journal import OTHER
 from migrator.model.phase import Phase
 from migrator.route import Route
 from migrator.state import LiveState, Request, Run, Task, read_pace

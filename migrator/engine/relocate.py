@@ -18,7 +18,7 @@ from migrator.engine.points import reached
 from migrator.engine.reconcile import Done, Reconciler
 from migrator.engine.work import Scene
 from migrator.errors import DoesNotFit, Refused
-from migrator.journal import Touch
+from migrator.journal import OTHER, Touch
 from migrator.model.block import Address, Block, join
 from migrator.model.canonical import encode
 from migrator.model.diff import same_block
@@ -28,7 +28,6 @@ from migrator.ports import Collection
 from migrator.route import Route
 from migrator.state import LiveState, quarantine_key
 
-_OTHER = {"source": "target", "target": "source"}
 _UNFIT = (CorruptBlock, DoesNotFit, Refused)
 
 
@@ -137,7 +136,7 @@ class Relocator(Reconciler):
         made: dict[bytes, dict[bytes, Block]] = {}
         batch = self._taken(primary, _Keys.of(keys), blocks, _Keys.of(mirror), made)
         self._share_out(primary, batch)
-        side = self._side(_OTHER[primary])
+        side = self._side(OTHER[primary])
         held = self._held(side, batch)
         done = Done()
         fresh = set(deleted)
@@ -180,7 +179,7 @@ class Relocator(Reconciler):
                 batch.add(each)
                 mirror.forms.update(each.ever)
             new = {form: key for form, key in mirror.forms.items() if form not in batch.mirror}
-            claimed = self.locator.of(_OTHER[primary], list(new.values()))
+            claimed = self.locator.of(OTHER[primary], list(new.values()))
             keys, mirror = _Keys(), _Keys()
             for (form, key), from_ in zip(new.items(), claimed, strict=True):
                 batch.mirror[form] = key, _Keys.of(from_)
@@ -266,7 +265,7 @@ class Relocator(Reconciler):
         done: Done,
     ) -> None:
         """Write what differs, and remove the rest."""
-        side = self._side(_OTHER[primary])
+        side = self._side(OTHER[primary])
         stay = self._staying(primary, batch)
         writes: list[Block] = []
         gone: list[Block | None] = []
@@ -328,11 +327,11 @@ class Relocator(Reconciler):
         """Note where keys lead before the mirror is written; what the locator holds then."""
         there = {
             primary: {form: each.before for form, each in batch.led.items()},
-            _OTHER[primary]: {form: from_ for form, (_, from_) in batch.mirror.items()},
+            OTHER[primary]: {form: from_ for form, (_, from_) in batch.mirror.items()},
         }
         wider = {
             primary: {form: _Keys(each.ever) for form, each in batch.led.items()},
-            _OTHER[primary]: {
+            OTHER[primary]: {
                 form: _Keys.of(from_.values, batch.sources(form))
                 for form, (_, from_) in batch.mirror.items()
             },
@@ -345,7 +344,7 @@ class Relocator(Reconciler):
         it may be made once another has gone."""
         now = {
             primary: {form: each.now for form, each in batch.led.items()},
-            _OTHER[primary]: {
+            OTHER[primary]: {
                 form: _Keys.of(each.key for each in batch.now[form]) for form in batch.mirror
             },
         }
@@ -360,7 +359,7 @@ class Relocator(Reconciler):
     ) -> None:
         keys = {
             primary: {form: each.key for form, each in batch.led.items()},
-            _OTHER[primary]: {form: key for form, (key, _) in batch.mirror.items()},
+            OTHER[primary]: {form: key for form, (key, _) in batch.mirror.items()},
         }
         changed = {
             side: {

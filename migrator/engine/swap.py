@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from migrator.engine.lane import OTHER, Lane
+from migrator.engine.lane import Lane
 from migrator.engine.points import reached
 from migrator.errors import DoesNotFit, MigratorError, Refused, Transient, Waiting
-from migrator.journal import Bracketed, Numbering
+from migrator.journal import OTHER, Bracketed, Numbering
 from migrator.model.block import join
 from migrator.model.canonical import equal
 from migrator.model.diff import same_block

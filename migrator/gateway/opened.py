@@ -14,7 +14,7 @@ from migrator.bootstrap import Stores
 from migrator.errors import DoesNotFit, MigratorError, Refused
 from migrator.gateway.follower import Follower, Terms
 from migrator.gateway.shadowing import ShadowReading
-from migrator.journal import Bracketed, Brackets, journal_name, note_of
+from migrator.journal import OTHER, Bracketed, Brackets, journal_name, note_of
 from migrator.model.block import Aggregate, Block, cut, join
 from migrator.model.diff import differences
 from migrator.model.epoch import from_text, overtakes
@@ -29,8 +29,6 @@ from migrator.state import open_control
 from migrator.state.gateways import Gateways, Standing
 
 log = structlog.get_logger("migrator.gateway")
-
-_OTHER = {"source": "target", "target": "source"}
 
 
 @dataclass
@@ -49,7 +47,7 @@ class Sides:
 
     @cached_property
     def mirror(self) -> Collection:
-        return self.side(_OTHER[self.primary_side])
+        return self.side(OTHER[self.primary_side])
 
     def side(self, side: str) -> Collection:
         return self.route.source if side == "source" else self.route.target

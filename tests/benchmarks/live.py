@@ -11,9 +11,10 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from migrator import commands
@@ -28,6 +29,7 @@ from tests.system.kit import Shop
 
 NAME = "migrator_bench_live"
 TABLE = "game"
+T = TypeVar("T")
 
 
 @contextmanager
@@ -116,18 +118,22 @@ class Live:
         print(f"   a burst of {writes:,} keys: {writes / took:,.0f}/s", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def measure(
+    about: str,
+    sides: set[Side],
+    opened: Callable[[], AbstractContextManager[tuple[T, T]]],
+    made: Callable[[Path, T, T, int], Live],
+) -> None:
+    """Print what a move between two servers costs, by the options of a command about it."""
+    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
     parser.add_argument("--games", type=int, default=2_000, help="what is there before")
     parser.add_argument("--swaps", type=int, default=20)
     parser.add_argument("--burst", type=int, default=20_000)
     chosen = parser.parse_args()
-    for name, text in machine.describe(
-        {Side("postgresql", "tables"), Side("mongodb", "document")}
-    ).items():
+    for name, text in machine.describe(sides).items():
         print(f"{name}: {text}")
-    with databases() as (sql, docs), tempfile.TemporaryDirectory() as root:
-        live = Live(Path(root), sql, docs, chosen.games)
+    with opened() as (old, new), tempfile.TemporaryDirectory() as root:
+        live = made(Path(root), old, new, chosen.games)
         live.begin()
         with mirroring(live.shop), Hooked(live.application, Path(root)) as hooked:
             live.lag(50)
@@ -138,4 +144,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    measure(__doc__, {Side("postgresql", "tables"), Side("mongodb", "document")}, databases, Live)

@@ -7,7 +7,6 @@ Games lie in a hash and a list each, and go to one JSON text each.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
@@ -19,11 +18,10 @@ import redis
 
 from migrator import commands
 from migrator.model.phase import Phase
-from tests.benchmarks import machine
-from tests.benchmarks.live import Live
+from tests.benchmarks.live import Live, measure
 from tests.benchmarks.sides import Side
 from tests.contract.own_redis import Own
-from tests.system.application import Application, Held, Hooked, Rounds, mirroring
+from tests.system.application import Application, Held, Rounds
 from tests.system.kit import Shop
 from tests.system.test_live_redis import Keys, keys_at
 
@@ -124,24 +122,5 @@ def servers() -> Iterator[tuple[Own, Own]]:
                 each.stop()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--games", type=int, default=2_000, help="what is there before")
-    parser.add_argument("--swaps", type=int, default=20)
-    parser.add_argument("--burst", type=int, default=20_000)
-    chosen = parser.parse_args()
-    for name, text in machine.describe({Side("redis", "native"), Side("redis", "string")}).items():
-        print(f"{name}: {text}")
-    with servers() as (old, new), tempfile.TemporaryDirectory() as root:
-        live = LiveRedis(Path(root), old, new, chosen.games)
-        live.begin()
-        with mirroring(live.shop), Hooked(live.application, Path(root)) as hooked:
-            live.lag(50)
-            live.burst(chosen.burst)
-            live.swaps(chosen.swaps, hooked.command)
-        with live.shop.open() as project:
-            commands.abort(project, "0001", drop_target=True)
-
-
 if __name__ == "__main__":
-    main()
+    measure(__doc__, {Side("redis", "native"), Side("redis", "string")}, servers, LiveRedis)

@@ -55,6 +55,19 @@ class Game:
         with self.shop.open() as project:
             return commands.rollback(project, "0001", swap=terms or self.terms)
 
+    def there_and_back(self) -> None:
+        """Cut over and roll back under the writers: nothing is lost."""
+        done = self.apply(Phase.SHADOW_READ)
+        assert done.verified[0].clean
+        with mirroring(self.shop):
+            done = self.cutover()
+            assert (done.phase, done.primary) == ("cut_over", "target")
+            self.application.go_on_for(0.5)
+            done = self.rollback()
+            assert (done.phase, done.primary) == ("shadow_read", "source")
+            self.application.go_on_for(0.5)
+        self.assert_nothing_lost()
+
     def assert_nothing_lost(self) -> None:
         """With the writers at rest, both sides hold what was acknowledged, and are equal."""
         self.application.stop()

@@ -16,14 +16,13 @@ import pytest
 from migrator import commands
 from migrator.engine.swap import SwapTerms
 from migrator.gateway import Gateway
-from migrator.model.phase import Phase
 from tests.contract import servers as own
 from tests.contract.feeds_dynamodb import client
 from tests.gateway import test_live as gateway
 from tests.gateway.kit import QUICK, opened, until
 from tests.gateway.writers import Writer
 from tests.system import kit
-from tests.system.application import Application, Held, Hooked, Rounds, Tables, mirroring
+from tests.system.application import Application, Held, Hooked, Rounds, Tables
 from tests.system.kit import Shop, Urls
 from tests.system.test_live import Game
 
@@ -110,16 +109,7 @@ def game(tmp_path: Path, urls: Urls) -> Iterator[Game]:
 
 
 def test_nothing_is_lost_from_dynamodb_to_postgresql(game: Game) -> None:
-    done = game.apply(Phase.SHADOW_READ)
-    assert done.verified[0].clean
-    with mirroring(game.shop):
-        done = game.cutover()
-        assert (done.phase, done.primary) == ("cut_over", "target")
-        game.application.go_on_for(0.5)
-        done = game.rollback()
-        assert (done.phase, done.primary) == ("shadow_read", "source")
-        game.application.go_on_for(0.5)
-    game.assert_nothing_lost()
+    game.there_and_back()
     with game.shop.open() as project:
         commands.abort(project, "0001", drop_target=True)
     assert_nothing_left(game.tables.name)

@@ -13,7 +13,6 @@ import pymysql
 import pytest
 
 from migrator import commands
-from migrator.model.phase import Phase
 from tests.system import kit, servers
 from tests.system.application import (
     Application,
@@ -22,7 +21,6 @@ from tests.system.application import (
     Hooked,
     Refused,
     Rounds,
-    mirroring,
 )
 from tests.system.kit import Shop, Urls
 from tests.system.test_live import Game
@@ -146,15 +144,6 @@ def game(request: pytest.FixtureRequest, tmp_path: Path, urls: Urls) -> Iterator
 
 
 def test_nothing_is_lost_over_a_cut_over_and_a_rollback(game: Game) -> None:
-    done = game.apply(Phase.SHADOW_READ)
-    assert done.verified[0].clean
-    with mirroring(game.shop):
-        done = game.cutover()
-        assert (done.phase, done.primary) == ("cut_over", "target")
-        game.application.go_on_for(0.5)
-        done = game.rollback()
-        assert (done.phase, done.primary) == ("shadow_read", "source")
-        game.application.go_on_for(0.5)
-    game.assert_nothing_lost()
+    game.there_and_back()
     with game.shop.open() as project:
         commands.abort(project, "0001", drop_target=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,11 @@ from redis.retry import Retry
 
 from migrator import commands
 from migrator.engine.swap import SwapTerms
-from migrator.errors import Interrupted, Waiting
+from migrator.errors import Waiting
 from migrator.gateway import Gateway, Terms
 from migrator.model.phase import Phase
 from tests.contract.own_redis import Own
+from tests.gateway import test_live as gateway
 from tests.gateway.kit import opened
 from tests.gateway.writers import Writer
 from tests.system import kit
@@ -294,7 +294,7 @@ def test_nothing_is_lost_from_redis_to_cassandra_and_back(config: Path) -> None:
             for writer in writers:
                 writer.stop()
             (route,) = project.routes("0001")
-            with beside(config):
+            with gateway.mirroring(config):
                 until(lambda: contents(route.source) == contents(route.target))
             held = dict(contents(route.target).values())
             assert {key: held.get(key) for w in writers for key in w.acknowledged()} == {
@@ -332,25 +332,3 @@ def swapped(swap: Callable[[], object]) -> None:
 def more(writers: list[Writer]) -> None:
     before = [writer.lines() for writer in writers]
     until(lambda: all(w.lines() >= b + 6 for w, b in zip(writers, before, strict=True)))
-
-
-@contextmanager
-def beside(config: Path) -> Iterator[None]:
-    """A mirror that runs beside; what it raised is raised here."""
-    stop, errors = threading.Event(), list[BaseException]()
-
-    def run() -> None:
-        try:
-            with commands.Project(config, "test") as project, suppress(Interrupted):
-                commands.mirror(project, "0001", stop=stop)
-        except BaseException as error:  # noqa: BLE001 - raised again in the test
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-    assert errors == []
