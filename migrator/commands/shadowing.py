@@ -68,9 +68,7 @@ def shadow(
     found = []
     kept = ShadowReads(project.control, run.id)
     for route in routes:
-        aside = frozenset(
-            item.key for item in project.control.quarantined(run.id) if item.move == route.number
-        )
+        aside = project.control.keys_aside(run.id, route.number)
         looking = Shadow(
             route, run.primary, settle, check, aside, retry, project.settings.explained
         )

@@ -15,7 +15,7 @@ import structlog
 
 from migrator.engine.backfill import quarantined
 from migrator.engine.points import reached
-from migrator.engine.work import Scene
+from migrator.engine.work import Scene, keys_aside
 from migrator.errors import DoesNotFit, Interrupted, Refused, Terminal, Transient
 from migrator.journal import Touch
 from migrator.model.block import Address, Block, join
@@ -441,8 +441,7 @@ class Reconciler:
     def _known_aside(self) -> set[str]:
         """The keys in quarantine; asked once, for nobody but the owner of a live run changes it."""
         if self._aside is None:
-            found = self.scene.control.quarantined(self.scene.run.id)
-            self._aside = {item.key for item in found if item.move == self.route.number}
+            self._aside = set(keys_aside(self.scene, self.route))
         return self._aside
 
     def _enter(self, key: Value, reason: str, path: str) -> None:

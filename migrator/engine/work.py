@@ -92,10 +92,8 @@ class Scene:
 
 
 def keys_aside(scene: Scene, route: Route) -> frozenset[str]:
-    """The keys of a move that are in quarantine, as ``quarantine_key`` gives them."""
-    return frozenset(
-        item.key for item in scene.control.quarantined(scene.run.id) if item.move == route.number
-    )
+    """The keys of a move that are in quarantine."""
+    return scene.control.keys_aside(scene.run.id, route.number)
 
 
 def carry_out(

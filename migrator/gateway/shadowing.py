@@ -212,11 +212,7 @@ class ShadowReading:
                 raise Waiting("the keys of both sides are compared anew")
             settle()
 
-        aside = frozenset(
-            item.key
-            for item in self._control.quarantined(standing.run)
-            if item.move == route.number
-        )
+        aside = self._control.keys_aside(standing.run, route.number)
         return Shadow(
             route, standing.primary, settled, self._check, aside,
             Retry(stop=self._stop), self._explained,

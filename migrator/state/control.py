@@ -338,6 +338,10 @@ class Control:
             rows = c.execute(query.order_by(t.quarantine.c.at, t.quarantine.c.key)).mappings()
             return [Quarantined(**{k: v for k, v in row.items() if k != "run"}) for row in rows]
 
+    def keys_aside(self, run: str, move: int) -> frozenset[str]:
+        """The keys of a move that are in quarantine, as ``quarantine_key`` gives them."""
+        return frozenset(item.key for item in self.quarantined(run) if item.move == move)
+
     # ------------------------------------------------------------------ log and stamps
 
     def record(self, run: str, event: str, **detail: object) -> None:

@@ -324,7 +324,7 @@ def mirroring(shop: Shop) -> Iterator[None]:
         finally:
             process.terminate()
             process.wait()
-            print(log.read_text()[-10_000:])
+            sys.stderr.write(log.read_text()[-10_000:])
 
 
 # ---------------------------------------------------------------------- the hook
