@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from migrator.errors import MigratorError, Refused
+from migrator.errors import MigratorError, Refused, Transient
 from migrator.gateway.errors import Stopped
 from migrator.model.phase import Phase
 from migrator.state.gateways import SHORT, Gateways, Standing
@@ -71,6 +71,7 @@ class Follower:
         self._instance = ""
         self._until = 0.0
         self._granted = terms.lease
+        self._lapses = 0
         self._flying = 0
         self._unknown_until = 0.0
         self._acknowledged: tuple[str, int] | None = None
@@ -140,10 +141,34 @@ class Follower:
         self._look()
         return self.standing != standing
 
-    def check(self, standing: Standing) -> None:
-        """Raise Moved where a write may not be begun, or repeated, as the run stands now."""
+    def check(self, standing: Standing) -> int:
+        """Raise Moved where a write may not be begun, or repeated, as the run stands now; else what
+        ``assure`` takes once it is done."""
+        lapses = self._lapses
         if self.standing is not standing or not self._may():
             raise Moved
+        return lapses
+
+    def assure(self, standing: Standing, lapses: int, where: str) -> None:
+        """Raise Transient for a write during which the lease ran out, where the run went on.
+
+        An owner did not wait for it then: it may have come to the old primary after the flip, and
+        so must not be acknowledged.
+        """
+        if self._lapses == lapses and self._clock() < self._until:
+            return
+        try:
+            moved = self.look(standing)
+        except MigratorError:
+            moved = True
+        if moved:
+            late = Transient(
+                "the lease of this gateway ran out while it was written, and the run went on; it "
+                "is not known whether this was carried out",
+                where=where, unknown=True, hint="read the aggregate, and see whether it is there",
+            )  # fmt: skip
+            late.given_up = True
+            raise late
 
     def check_lease(self) -> None:
         """Raise Moved where a write that is under way may send nothing more.
@@ -201,6 +226,7 @@ class Follower:
 
     def _grant(self, asked: float, seconds: float) -> None:
         with self._changed:
+            self._lapses += self._clock() >= self._until
             self._until, self._granted = asked + seconds, seconds
             self._changed.notify_all()
 

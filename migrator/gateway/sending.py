@@ -52,7 +52,7 @@ class Sending(Retry):
         return self(self._try, write, sides)
 
     def _try(self, write: Callable[[Sides], T], sides: Sides) -> T:
-        self._follower.check(self._standing)
+        lapses = self._follower.check(self._standing)
         try:
             with self._noting:
                 done = write(sides)
@@ -68,4 +68,5 @@ class Sending(Retry):
             )  # fmt: skip
             lost.given_up = True
             raise lost
+        self._follower.assure(self._standing, lapses, str(sides.primary.at))
         return done

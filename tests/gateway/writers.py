@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from migrator.errors import Transient
 from migrator.gateway import Gateway
 from migrator.model.value import Record
 from tests.gateway.kit import patient
@@ -18,12 +19,14 @@ from tests.gateway.kit import patient
 class Writer:
     """A process that puts, appends, updates and deletes under keys of its own until it is told to
     stop; ``whole`` aggregates alone, where a store can do no more. Each line of its history is
-    written after the gateway has acknowledged it."""
+    written after the gateway has acknowledged it. A ``doubting`` one goes on with another key where
+    the outcome of a write is unknown."""
 
     config: Path
     name: str
     open: Callable[[Path], Gateway] = patient
     whole: bool = False
+    doubting: bool = False
     pid: int = 0
     waited: bool = False
     _stop: Path = field(init=False)
@@ -55,18 +58,27 @@ class Writer:
                 key = f"{self.name}-{n % 7}"
                 history.write(json.dumps([key, "begun"]) + "\n")
                 history.flush()
-                value: Record | None = {"id": key, "n": -n, "rounds": [{"pos": 0, "n": n}]}
-                if self.whole:
-                    games.put(key, value or {})
-                else:
-                    games.put(key, {"id": key, "n": n, "rounds": []})
-                    games.append(key, "rounds", {"pos": 0, "n": n})
-                    games.update(key, {"n": -n})
-                if n % 5 == 0:
-                    games.delete(key)
-                    value = None
+                try:
+                    value = self._write(games, key, n)
+                except Transient as error:
+                    if not (self.doubting and error.unknown):
+                        raise
+                    continue
                 history.write(json.dumps([key, value]) + "\n")
                 history.flush()
+
+    def _write(self, games: Gateway, key: str, n: int) -> Record | None:
+        value: Record = {"id": key, "n": -n, "rounds": [{"pos": 0, "n": n}]}
+        if self.whole:
+            games.put(key, value)
+        else:
+            games.put(key, {"id": key, "n": n, "rounds": []})
+            games.append(key, "rounds", {"pos": 0, "n": n})
+            games.update(key, {"n": -n})
+        if n % 5 == 0:
+            games.delete(key)
+            return None
+        return value
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
