@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Before the suite is imported, so that its assertions are told in full.
 pytest.register_assert_rewrite("migrator.testing.contract")
@@ -28,6 +29,10 @@ SERVERS = {
     "dynalite": "dynamodb://127.0.0.1:15001?region=eu-west-1",
     "cassandra": "cassandra://127.0.0.1:19042",
 }
+# A busy machine makes no example wrong. What CI has of its own in the default stays.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
+
 _TESTS = Path(__file__).parent
 _LONGEST_FIRST = {"system": 0, "contract": 1, "engine": 2, "tests": 3}
 _ABSENT = re.compile(r"no (\w+) at [^ ]+ \(start it: ")

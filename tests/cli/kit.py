@@ -57,6 +57,9 @@ move = Move(
 )
 '''
 
+# A busy machine takes longer for a swap than users would wait for.
+PATIENT = "--bound 60 --lag 60"
+
 
 @dataclass
 class Answer:

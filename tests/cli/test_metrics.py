@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from migrator import commands
 from migrator.cli.metrics import Collector
-from tests.cli.kit import Project, one_line
+from tests.cli.kit import PATIENT, Project, one_line
 
 # By name and labels; those that all have are left out.
 Samples = dict[tuple[str, str], float]
@@ -54,7 +54,7 @@ def mirror(shop: Project) -> Iterator[int]:
         yield next(each["port"] for each in told if each["event"] == "metrics")
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
 
 
 def test_the_figures_of_a_live_move(shop: Project) -> None:
@@ -76,7 +76,7 @@ def test_the_figures_of_a_live_move(shop: Project) -> None:
         assert found["migrator_shadow_keys", "mismatch"] == 0
         outcomes = ("equal", "lagging", "errors")
         assert sum(found["migrator_shadow_keys", outcome] for outcome in outcomes) == 3
-        shop.done("cutover", "0001")
+        shop.done("cutover", "0001", *PATIENT.split())
         found = ask_until(port, lambda found: found["migrator_run_phase", "cut_over"] == 1)
         assert found["migrator_swap_pause_seconds_count", "target"] == 1
         assert found["migrator_swap_pause_seconds_count", "source"] == 0

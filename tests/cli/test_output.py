@@ -16,7 +16,7 @@ import pytest
 from migrator.cli import main, output
 from migrator.cli.results import results
 from migrator.render.text import Line, columns, duration, shown, shown_json, size
-from tests.cli.kit import Project
+from tests.cli.kit import PATIENT, Project
 
 PLAN_0001 = """\
 0001  Games and their rounds, out of the shop.   [dev]
@@ -149,9 +149,9 @@ def test_json_has_the_documented_keys(shop: Project) -> None:
 def test_json_of_a_live_move_has_the_documented_keys(shop: Project) -> None:
     calls = [
         "plan 0001 --live -o live.json", "apply live.json --until shadow_read", "status",
-        "shadow --share 1% 0001", "cutover 0001 --dry-run", "cutover 0001", "status",
-        "rollback 0001", "cutover 0001", "finish 0001 --yes --keep-source", "mirror 0001",
-        "log 0001",
+        "shadow --share 1% 0001", f"cutover 0001 --dry-run {PATIENT}", f"cutover 0001 {PATIENT}",
+        "status", f"rollback 0001 {PATIENT}", f"cutover 0001 {PATIENT}",
+        "finish 0001 --yes --keep-source", "mirror 0001", "log 0001",
     ]  # fmt: skip
     assert answered(shop, calls) >= {"mirror", "cutover", "shadow --share"}
 
@@ -162,13 +162,13 @@ def test_a_live_move_reads_like_one(shop: Project) -> None:
     assert "go on with:  migrator cutover 0001" in shop.done(
         "apply", "live.json", "--until", "shadow_read"
     ).out  # fmt: skip
-    told = shop.done("cutover", "0001", "--dry-run").out
+    told = shop.done("cutover", "0001", "--dry-run", *PATIENT.split()).out
     assert re.search(r"rehearsed +.*stays? the primary; writes were stopped for \d+ ms", told)
-    told = shop.done("cutover", "0001").out
+    told = shop.done("cutover", "0001", *PATIENT.split()).out
     assert re.search(r"cut over +.*the primary now; writes were stopped for \d+ ms", told)
     assert "the mirror has to go on:  migrator mirror 0001" in told
     assert "rollback is safe" in shop.done("status").out
-    told = shop.done("rollback", "0001").out
+    told = shop.done("rollback", "0001", *PATIENT.split()).out
     assert "every write since the cut-over is kept" in told
     refused = shop("rollback", "0001", "--discard")
     assert (refused.code, "loses nothing" in refused.err) == (3, True)

@@ -22,7 +22,7 @@ def live(shop: Project) -> Iterator[Project]:
     mirror = shop.start("mirror", "0001")
     yield shop
     mirror.send_signal(signal.SIGTERM)
-    mirror.communicate(timeout=30)
+    mirror.communicate(timeout=60)
 
 
 def test_both_sides_are_read_and_compared(live: Project) -> None:
@@ -46,7 +46,7 @@ def test_it_goes_on_until_the_run_ends(live: Project) -> None:
     rounds = [msgspec.json.decode(next(process.stdout)) for _ in range(2)]
     assert [each[0]["keys"] for each in rounds] == [3, 3]
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == 130
 
 

@@ -14,28 +14,42 @@ import pytest
 from tests.cli.kit import Project, new_shop
 
 GAMES = 3_000
-# Slows the run at a named point, and tells when it is there.
-SLOW = """
+# Tells when it is there, and waits until it is let go.
+WAIT = """
 import sys, time
 from pathlib import Path
 from migrator.cli import main
+
+def wait():
+    Path("reached").touch()
+    while not Path("go").exists():
+        time.sleep(0.01)
+"""
+AT_A_POINT = """
 from migrator.engine import points
 
-def hook(point):
-    if point == "{point}":
-        Path("reached").touch()
-        time.sleep({seconds})
-
-points.hook = hook
+points.hook = lambda point: wait() if point == "{point}" else None
 sys.exit(main())
 """
+AT_A_PAGE = """
+from migrator.planning.survey import Surveyor
+
+page = Surveyor._page
+
+def held(self, blocks):
+    wait()
+    return page(self, blocks)
+
+Surveyor._page = held
+sys.exit(main())
+"""
+STOPPING = "stopping at the next page (once more: at once)\n"
 
 
-def start(shop: Project, point: str, seconds: float, *words: str) -> subprocess.Popen[str]:
-    """Start a slow apply; returns once it is at the point."""
-    (shop.root / "reached").unlink(missing_ok=True)
+def start(shop: Project, code: str, *words: str) -> subprocess.Popen[str]:
+    """Start a command that waits somewhere; returns once it is there."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SLOW.format(point=point, seconds=seconds), *words],
+        [sys.executable, "-c", WAIT + code, *words],
         cwd=shop.root, env=shop.environment, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -55,13 +69,13 @@ def big_shop(tmp_path: Path) -> Project:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("point", ["backfill.checkpointed", "verify.checkpointed"])
 def test_stopped_and_resumed(big_shop: Project, number: signal.Signals, point: str) -> None:
-    process = start(big_shop, point, 0.2, "apply", "0001", "--yes")
-    process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    process = start(big_shop, AT_A_POINT.format(point=point), "apply", "0001", "--yes")
+    signalled(process, number)
+    go_on(big_shop)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert err.splitlines() == [
-        "stopping at the next page (once more: at once)",
         "stopped, nothing lost",
         "go on with:  migrator apply 0001",
     ]
@@ -70,15 +84,26 @@ def test_stopped_and_resumed(big_shop: Project, number: signal.Signals, point: s
 
 
 def test_a_second_sigint_ends_it_at_once(big_shop: Project) -> None:
-    process = start(big_shop, "backfill.written", 60, "apply", "0001", "--yes")
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    at = AT_A_POINT.format(point="backfill.written")
+    process = start(big_shop, at, "apply", "0001", "--yes")
+    signalled(process, signal.SIGINT)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopped at once" in err
     resumes(big_shop)
+
+
+def signalled(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """Send a signal, and wait until it is heard."""
+    process.send_signal(number)
+    assert process.stderr is not None
+    assert process.stderr.readline() == STOPPING
+
+
+def go_on(shop: Project) -> None:
+    (shop.root / "go").touch()
 
 
 def resumes(shop: Project) -> None:
@@ -95,39 +120,23 @@ def resumes(shop: Project) -> None:
 
 
 def test_two_applies_exclude_each_other(big_shop: Project) -> None:
-    process = start(big_shop, "backfill.checkpointed", 1, "apply", "0001", "--yes")
+    at = AT_A_POINT.format(point="backfill.checkpointed")
+    process = start(big_shop, at, "apply", "0001", "--yes")
     answer = big_shop("apply", "0001")
     assert answer.code == 3
     assert f"in the hands of process {process.pid} on this host" in answer.err
     assert "Traceback" not in answer.err
+    go_on(big_shop)
     process.communicate(timeout=60)
     assert process.returncode == 0
     assert os.path.exists(big_shop.root / "docs.db")
 
 
 def test_stopped_while_it_only_reads(big_shop: Project) -> None:
-    code = (
-        "import sys, time\n"
-        "from pathlib import Path\n"
-        "from migrator.cli import main\n"
-        "from migrator.planning.survey import Surveyor\n"
-        "page = Surveyor._page\n"
-        "def slow(self, blocks):\n"
-        "    Path('reached').touch()\n"
-        "    time.sleep(0.3)\n"
-        "    return page(self, blocks)\n"
-        "Surveyor._page = slow\n"
-        "sys.exit(main())\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, "plan"], cwd=big_shop.root, env=big_shop.environment,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    until = time.monotonic() + 60
-    while not (big_shop.root / "reached").exists() and time.monotonic() < until:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=30)
+    process = start(big_shop, AT_A_PAGE, "plan")
+    signalled(process, signal.SIGTERM)
+    go_on(big_shop)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopped; nothing was changed" in err
     assert not list(big_shop.root.glob("plans/*"))

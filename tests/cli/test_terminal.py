@@ -46,7 +46,7 @@ class Terminal:
         while self._read():
             pass
         os.close(self._ours)
-        return self._process.wait(10)
+        return self._process.wait(60)
 
     def _read(self) -> bool:
         if not select.select([self._ours], [], [], 60)[0]:

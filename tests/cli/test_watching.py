@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from migrator.commands import Watched
-from tests.cli.kit import Project
+from tests.cli.kit import PATIENT, Project
 from tests.cli.test_terminal import Terminal
 
 
@@ -33,13 +33,13 @@ def test_a_watch_follows_a_run_to_its_end(live: Project) -> None:
     seen = looks(process)
     first = next(seen)
     assert first.keys() == set(Watched.__struct_fields__)
-    live.done("cutover", "0001")
+    live.done("cutover", "0001", *PATIENT.split())
     phases = [first["status"]["phase"]]
     while phases[-1] != "cut_over":
         phases.append(next(seen)["status"]["phase"])
     live.done("finish", "0001", "--yes", "--keep-source")
     phases += [each["status"]["phase"] for each in seen]
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0
     assert list(dict.fromkeys(phases)) == ["shadow_read", "cut_over", "finished"]
     assert phases.count("finished") == 1
 

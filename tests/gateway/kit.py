@@ -15,16 +15,15 @@ from migrator.state import LiveState, Run
 from migrator.state.gateways import Gateways, has_acknowledged, is_armed, wait_for
 from tests.engine.games import make_project
 
-QUICK = Terms(lease=1.0, look=0.005, bound=5.0, request_life=1.0)
+# Short leases, so that a swap need not wait long for one, and patience: on a busy machine one may
+# run out before it is renewed, and a write waits until it is.
+QUICK = Terms(lease=1.0, look=0.005, bound=60.0, request_life=1.0)
+HASTY = replace(QUICK, bound=0.2)
+"""For a write that is to be refused."""
 
 
 def opened(config: Path, terms: Terms = QUICK) -> Gateway:
     return Gateway.open("Game", config, "test", terms=terms)
-
-
-def patient(config: Path) -> Gateway:
-    """A gateway whose writes wait for as long as a swap may take on a busy machine."""
-    return opened(config, replace(QUICK, bound=60.0))
 
 
 class Owner:
@@ -81,4 +80,4 @@ def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.005)
 
 
-__all__ = ["QUICK", "Owner", "Run", "make_project", "opened", "until"]
+__all__ = ["HASTY", "QUICK", "Owner", "Run", "make_project", "opened", "until"]

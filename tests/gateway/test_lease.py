@@ -15,14 +15,15 @@ import pytest
 
 from migrator import commands
 from migrator.errors import Refused, Transient
-from migrator.gateway import Stopped
+from migrator.gateway import Stopped, follower
 from migrator.model.block import Block
 from migrator.model.phase import Phase
+from migrator.state import gateways
 from migrator.state import tables as t
 from migrator.state.gateways import GatewayLease, Watch
 from tests.engine.games import contents, fill, source, target
-from tests.gateway.kit import QUICK, Owner, make_project, opened, until
-from tests.gateway.writers import Writer
+from tests.gateway.kit import HASTY, Owner, make_project, opened, until
+from tests.gateway.writers import Writer, is_free
 
 
 @pytest.fixture
@@ -47,14 +48,19 @@ Spawn = Callable[..., Writer]
 def spawn(config: Path) -> Iterator[Spawn]:
     made: list[Writer] = []
 
-    def start(name: str, doubting: bool = False) -> Writer:
-        made.append(Writer(config, name, doubting=doubting).start())
+    def start(name: str) -> Writer:
+        made.append(Writer(config, name).start())
         return made[-1]
 
     yield start
     for writer in made:
         if not writer.waited:
             writer.kill()
+
+
+def files(config: Path) -> tuple[Path, Path]:
+    """Those that an owner must not be kept out of: the control database, and the old side."""
+    return config.parent / ".migrator" / "test.db", config.parent / "old.db"
 
 
 def side(config: Path, name: str) -> dict[object, dict[str, object]]:
@@ -104,7 +110,6 @@ def test_nothing_acknowledged_is_lost_over_swaps(config: Path, owner: Owner, spa
     for writer in writers:
         writer.stop()
     assert_held(config, "source", writers)
-    assert owner.gateways.leases(["Game"]) == []
 
 
 def test_a_gateway_that_begins_under_the_fence_waits(
@@ -130,8 +135,7 @@ def test_a_gateway_killed_under_the_fence_holds_it_up_for_a_short_lease_at_most(
     victim, other = spawn("victim"), spawn("other")
     more([victim, other])
     owner.arm()
-    victim.signal(signal.SIGSTOP)  # so that it can't have acknowledged when it dies
-    lapsed = []
+    victim.freeze(*files(config))  # so that it can't have acknowledged when it dies
     killer = threading.Timer(0.05, victim.kill)
     killer.start()
     lapsed = owner.fence()
@@ -149,10 +153,10 @@ def test_a_gateway_killed_under_the_fence_holds_it_up_for_a_short_lease_at_most(
 def test_a_gateway_that_slept_through_a_swap_writes_to_the_new_primary(
     config: Path, owner: Owner, spawn: Spawn
 ) -> None:
-    sleeper = spawn("sleeper", doubting=True)
+    sleeper = spawn("sleeper")
     more([sleeper])
     owner.arm()
-    sleeper.signal(signal.SIGSTOP)
+    sleeper.freeze(*files(config))
     lapsed = owner.fence()
     assert len(lapsed) == 1
     owner.gateways.leave(lapsed)
@@ -172,7 +176,7 @@ def test_a_gateway_that_slept_through_a_swap_writes_to_the_new_primary(
 
 
 def test_a_write_that_slept_through_a_swap_is_not_acknowledged(config: Path, owner: Owner) -> None:
-    told = config.parent / "told"
+    told, go = config.parent / "told", config.parent / "go"
     pid = os.fork()
     if pid == 0:
         try:
@@ -182,7 +186,8 @@ def test_a_write_that_slept_through_a_swap_is_not_acknowledged(config: Path, own
                 write = primary.write
 
                 def late(blocks: Sequence[Block]) -> int:
-                    os.kill(os.getpid(), signal.SIGSTOP)  # between check and send
+                    while not go.exists():
+                        os.kill(os.getpid(), signal.SIGSTOP)  # between check and send
                     return write(blocks)
 
                 primary.write = late  # type: ignore[method-assign]
@@ -197,6 +202,9 @@ def test_a_write_that_slept_through_a_swap_is_not_acknowledged(config: Path, own
         finally:
             os._exit(0)
     os.waitpid(pid, os.WUNTRACED)
+    while not all(map(is_free, files(config))):  # its thread was at the control database
+        os.kill(pid, signal.SIGCONT)
+        os.waitpid(pid, os.WUNTRACED)
     owner.arm()
     lapsed = owner.fence()
     assert len(lapsed) == 1
@@ -204,6 +212,7 @@ def test_a_write_that_slept_through_a_swap_is_not_acknowledged(config: Path, own
     carry(config, "target")
     owner.flip("target")
     owner.release()
+    go.touch()
     os.kill(pid, signal.SIGCONT)
     os.waitpid(pid, 0)
     assert told.read_text().startswith("True old:games: the lease of this gateway ran out while")
@@ -212,22 +221,24 @@ def test_a_write_that_slept_through_a_swap_is_not_acknowledged(config: Path, own
 
 
 def test_an_undone_attempt_lets_writes_go_on_where_they_were(config: Path, owner: Owner) -> None:
-    with opened(config, replace(QUICK, bound=0.2)) as games:
+    with opened(config) as games, opened(config, HASTY) as hasty:
         games.put("1", {"n": 1})
-        owner.arm()
-        owner.fence()
+        owner.hold()
         with pytest.raises(Stopped, match="nothing was written"):
-            games.put("1", {"n": 2})
-        assert games.get("1").value == {"n": 1}  # type: ignore[union-attr]
+            hasty.put("1", {"n": 2})
+        assert hasty.get("1").value == {"n": 1}  # type: ignore[union-attr]
         owner.release()
-        until(lambda: games._here.follower.standing.fence == "")
         games.put("1", {"n": 3})
         owner.hold()  # the second attempt has a number of its own (R13)
     assert side(config, "source")["1"] == {"n": 3}
 
 
-def test_a_write_in_flight_keeps_the_fence_waiting(config: Path, owner: Owner) -> None:
+def test_a_write_in_flight_keeps_the_fence_waiting(
+    config: Path, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The gateway's write waits for a lock of the store's file, well into the fence."""
+    for module in (follower, gateways):
+        monkeypatch.setattr(module, "SHORT", 60.0)  # it does not run out on a busy machine
     file = config.parent / "old.db"
     blocker = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
     with opened(config) as games:
@@ -246,14 +257,14 @@ def test_a_write_in_flight_keeps_the_fence_waiting(config: Path, owner: Owner) -
 
 
 def test_a_lease_that_can_not_be_renewed_stops_writes_and_not_reads(config: Path) -> None:
-    with opened(config, replace(QUICK, bound=1.5)) as games:
+    with opened(config) as games, opened(config, HASTY) as hasty:
         games.put("1", {"n": 1})
         control = sqlite3.connect(config.parent / ".migrator" / "test.db", isolation_level=None)
         control.execute("BEGIN IMMEDIATE")
-        until(lambda: not games._here.follower._may())
+        until(lambda: not hasty._here.follower._may())
         with pytest.raises(Stopped, match="lease"):
-            games.put("1", {"n": 2})
-        assert games.get("1") is not None
+            hasty.put("1", {"n": 2})
+        assert hasty.get("1") is not None
         control.execute("ROLLBACK")
         control.close()
         games.put("1", {"n": "after"})
@@ -281,15 +292,16 @@ def test_a_forked_child_has_a_lease_of_its_own(config: Path, owner: Owner) -> No
         games.put("parent", {"again": True})
         (lease,) = owner.gateways.leases(["Game"])
         assert lease.instance == follower.instance
+    assert owner.gateways.leases(["Game"]) == []
     assert side(config, "source") == {"parent": {"again": True}, "child": {}}
 
 
 def test_a_move_at_rest_stops_writes_until_it_is_cut_over(config: Path) -> None:
     with commands.Project(config, "test") as project:
         owner = Owner(project, Phase.DUAL_WRITE, live=False)
-        with opened(config, replace(QUICK, bound=0.2)) as games:
+        with opened(config) as games, opened(config, HASTY) as hasty:
             with pytest.raises(Stopped, match="at rest"):
-                games.put("1", {})
+                hasty.put("1", {})
             owner.run = owner.control.advance(owner.run, Phase.SHADOW_READ)
             owner.flip("target")
             owner.release()
@@ -321,17 +333,17 @@ def test_who_is_waited_for() -> None:
 
 
 def test_a_control_database_of_the_past_stops_writes(config: Path, owner: Owner) -> None:
-    with opened(config, replace(QUICK, bound=2.0)) as games:
+    with opened(config, HASTY) as games:
         owner.arm()
         owner.fence()
         owner.flip("target")
         owner.release()
-        until(lambda: games._here.follower.standing.primary == "target")
-        games.put("1", {})
+        until(lambda: games._here.follower.standing == owner.gateways.standing("Game"))
         # As a backup of before the swap would have it (R15).
         with owner.control.transaction() as c:
             c.execute(t.run.update().values(epoch=1, primary_side="source"))
+        until(lambda: "epoch 1" in games._here.follower._why)
         until(lambda: not games._here.follower._may())
         with pytest.raises(Stopped, match="epoch 1, and this gateway has seen 2"):
             games.put("1", {"lost": True})
-    assert side(config, "source") == {}
+    assert side(config, "source") == side(config, "target") == {}

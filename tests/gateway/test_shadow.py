@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator import commands
 from migrator.commands.records import GatewayReads
@@ -95,7 +96,8 @@ def test_reads_are_made_on_both_sides_as_large_a_share_as_is_said(
             games.get(key)
             games.get_entries(key, ["n"])
         assert games.get("none") is None
-        found = moved.until("reads", len(KEYS) + 1)
+        moved.until("agreed", len(KEYS))
+        found = moved.until("absent", 1)
         assert (found.mismatch, found.errors, found.lagging) == (0, 0, 0)
         assert (found.agreed, found.absent, found.share) == (len(KEYS), 1, 1.0)
         for side in (found.primary_median, found.mirror_median):
@@ -113,7 +115,7 @@ def test_what_differs_keeps_a_swap_waiting_until_all_was_compared(
     with opened(config, shadow=1.0) as games:
         for key in KEYS:
             games.get(key)
-        found = moved.until("mismatch", 2)
+        found = moved.until("reads", len(KEYS))
         assert (found.mismatch, found.equal, found.agreed) == (2, len(KEYS) - 2, len(KEYS) - 2)
         until(lambda: moved.differed == ["Game:3", "Game:4"])
     (event,) = (e for e in commands.events(moved.project, "0001") if "differed" in str(e["event"]))
@@ -194,7 +196,7 @@ def live(config: Path) -> Iterator[commands.Project]:
 def test_a_gate_asks_for_shadow_reads_and_for_none_that_differed(
     live: commands.Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = SwapTerms(gateways=True, shadow_reads=5)
+    few = SwapTerms(gateways=True, shadow_reads=5, bound=60, lag=60)
     with pytest.raises(Waiting, match="found 0 keys of Game the same on both sides, and 5"):
         commands.cutover(live, "0001", swap=few)
     run = live.control.run("0001")
@@ -204,7 +206,7 @@ def test_a_gate_asks_for_shadow_reads_and_for_none_that_differed(
         commands.cutover(live, "0001", swap=SwapTerms(gateways=True))
     monkeypatch.setattr("migrator.commands.shadowing.settler", lambda *_: lambda: None)
     commands.shadow(live, "0001", 7)
-    accepted = SwapTerms(gateways=True, shadow_reads=5, accept_keys=("Game:3",), dry_run=True)
+    accepted = replace(few, accept_keys=("Game:3",), dry_run=True)
     assert commands.cutover(live, "0001", swap=accepted).swap is not None
 
 

@@ -30,14 +30,15 @@ def test_unique_values_that_change_hands_are_carried_back(
     shop = bench.shop((f"At('lite', tables({table!r}))", f"At('emb', {table!r})"))
     with shop.open() as project:
         plan = commands.plan(project, "0001", live=True)
+        swap = SwapTerms(gateways=True, bound=60, lag=60)
         assert plan.errors == []
-        commands.apply(project, plan, terms=commands.Terms(swap=SwapTerms(gateways=True)))
+        commands.apply(project, plan, terms=commands.Terms(swap=swap))
         (route,) = project.routes("0001")
         for key, value in now.items():
             rules = route.move.target.rules("Thing")
             route.target.write([kit.block(key, {"id": key, "u": value}, rules)])
         route.target.delete([Address(key) for key in {1, 2, 3} - now.keys()])
-        done = commands.rollback(project, "0001")
+        done = commands.rollback(project, "0001", swap=swap)
         assert done.phase == Phase.SHADOW_READ.value
         commands.abort(project, "0001", drop_target=True)
     assert dict(bench.sql("lite", f"SELECT id, u FROM {table}")) == now
