@@ -45,6 +45,10 @@ class DoesNotFit(Terminal):
         self.path = path
 
 
+class DamagedBlock(Terminal):
+    """What lies under one key can't be read as a block; others may well be."""
+
+
 class Transient(Failed):
     """A store may say yes to the same request later (lost connection, throttle, lock).
 

@@ -5,7 +5,8 @@ store can do and never which store it is. Positions and ranges are JSON values t
 store understands: they are kept in checkpoints and come back after a crash, in another process.
 
 Errors: ``Transient`` where the same request may succeed later (``unknown`` where it may have
-been carried out), ``DoesNotFit`` where one block can't be held, ``Terminal`` for the rest.
+been carried out), ``DoesNotFit`` where one block can't be held, ``DamagedBlock`` where one that
+was asked for by its key can't be read, ``Terminal`` for the rest.
 A store does not retry: ``retry.py`` does, in one place. Where a call takes many requests, the
 store sends each through ``retry.request``, so that one that fails does not cost the others.
 """

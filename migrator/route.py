@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TypeVar, cast
 
 from migrator.archive import Archive
-from migrator.errors import DoesNotFit
+from migrator.errors import DamagedBlock, DoesNotFit
 from migrator.grouping import Gathered, gathered
 from migrator.holding import Tags
 from migrator.model.block import Aggregate, Block, cut, join, name
@@ -224,6 +224,29 @@ def pages(
         position = page.next
 
 
+@dataclass(slots=True)
+class Unread(Block):
+    """What stands for a block that can't be read, and why; it has no entries."""
+
+    reason: str = ""
+
+
+def read_each(reader: Observer, ids: Sequence[Value], retry: Retry) -> list[Block | None]:
+    """The blocks of some keys, in their order; one that can't be read is ``Unread`` and does not
+    hide the others. A key that the reader's store can't hold is that of no block."""
+    ids = list(ids)
+    try:
+        return retry(reader.read, ids)
+    except (DamagedBlock, CorruptBlock) as error:
+        if len(ids) == 1:
+            return [Unread(ids[0], {}, reason=getattr(error, "what", str(error)))]
+    except DoesNotFit:
+        if len(ids) == 1:
+            return [None]
+    half = len(ids) // 2
+    return [*read_each(reader, ids[:half], retry), *read_each(reader, ids[half:], retry)]
+
+
 def ahead(items: Iterator[Item]) -> Iterator[Item]:
     """The same items; while one is in work the next is got, by a thread of its own.
 
@@ -263,7 +286,7 @@ def accounted(
     """
     keys = [_sources(route, block) for block in blocks]
     wanted = {encode(key): key for each in keys for key in each}
-    read = retry(source.read, list(wanted.values()))
+    read = read_each(source, list(wanted.values()), retry)
     found = {encode(b.id): b for b in read if b is not None}
     mapped = _Mapped(route)
     return [

@@ -24,7 +24,7 @@ from migrator.model.diff import block_differences, same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value, show
 from migrator.ports import Collection
-from migrator.route import Route
+from migrator.route import Route, Unread, read_each
 from migrator.state import LiveState, quarantine_key
 
 LONGEST_WAIT = 10.0
@@ -208,31 +208,38 @@ class Reconciler:
                 raise Interrupted("stopped, nothing lost", hint="start the mirror again")
 
     def _read(self, side: Collection, keys: Sequence[Value]) -> list[Block | None]:
-        """The blocks of some keys as they are now; one that can't be read is set aside."""
-        try:
-            return self.scene.retry(side.read, list(keys))
-        except (Terminal, CorruptBlock):
-            if len(keys) == 1:
-                raise
-        found: list[Block | None] = []
-        for key in keys:
-            try:
-                found += self.scene.retry(side.read, [key])
-            except (Terminal, CorruptBlock) as error:
-                found.append(Block(key, {}))  # no aggregate: it goes aside with this reason
-                log.warning("can't be read", key=show(key), reason=str(error).partition("\n")[0])
+        """The blocks of some keys as they are now; ``Unread`` stands for one that is damaged."""
+        found = read_each(side, keys, self.scene.retry)
+        for block in found:
+            if isinstance(block, Unread):
+                log.warning(
+                    "can't be read", where=str(side.at), key=show(block.id), reason=block.reason
+                )
         return found
+
+    def _expected(self, block: Block) -> list[Block]:
+        """As of the route; CorruptBlock for one that could not be read."""
+        if isinstance(block, Unread):
+            raise CorruptBlock(block.reason)
+        return self.route.expected(block)
 
     def _forward(self, keys: Sequence[Value], blocks: Sequence[Block | None]) -> Done:
         """From the source to the target."""
         done, route = Done(), self.route
         want: list[Block] = []
         gone: list[Value] = []
+        kept: list[Value] = []
         aside: set[bytes] = set()
         for key, block in zip(keys, blocks, strict=True):
             try:
-                made = [] if block is None else route.expected(block)
-            except (CorruptBlock, DoesNotFit, Refused) as error:
+                made = [] if block is None else self._expected(block)
+            except CorruptBlock as error:
+                # What the mirror holds is the last of it that could be read.
+                self._set_aside(key, str(error), "")
+                aside.add(encode(key))
+                kept.append(key)
+                continue
+            except (DoesNotFit, Refused) as error:
                 self._set_aside(key, getattr(error, "what", str(error)), getattr(error, "path", ""))
                 aside.add(encode(key))
                 made = []
@@ -251,22 +258,27 @@ class Reconciler:
             self._differs(new, old)
         for old in held[len(want) :]:
             self._differs(None, old)
+        if self._found is not None and kept:
+            for old in self._read(route.target, kept):
+                self._differs(None, old)
         # Deletes first: they make way for unique values.
         self._delete(route.target, held[len(want) :], done)
-        aside |= self._write(writes)
+        there = {encode(old.id) for old in held[: len(want)] if old is not None}
+        aside |= self._write(writes, there)
         self._take_up([key for key in keys if encode(key) not in aside])
         self._remember("source", keys, aside)
         done.aside = len(aside)
         return done
 
-    def _write(self, writes: list[Block]) -> set[bytes]:
+    def _write(self, writes: list[Block], there: set[bytes]) -> set[bytes]:
         """Write blocks to the target; those that it refuses are set aside and returned."""
         reached("mirror.write")
         refused = self._write_all(self.route.target, writes)
         for block, error in refused:
             self._set_aside(block.id, error.what, getattr(error, "path", ""))
         # An older copy would pass for the block, and a rollback not tell it from a write.
-        old = [Address(block.id) for block, _ in refused]
+        forms = [(encode(block.id), block) for block, _ in refused]
+        old = [Address(block.id) for form, block in forms if form in there and _joins(block)]
         if old:
             self.route.target.delete(old)
         return {encode(block.id) for block, _ in refused}
@@ -336,6 +348,8 @@ class Reconciler:
                     gone.append(old)
                 continue
             try:
+                if isinstance(new, Unread):
+                    raise CorruptBlock(new.reason)
                 back = self._back(new, old, fresh=encode(key) in deleted)
             except (CorruptBlock, DoesNotFit, Refused) as error:
                 self._enter(key, getattr(error, "what", str(error)), getattr(error, "path", ""))
@@ -380,7 +394,7 @@ class Reconciler:
         """
         if old is not None and not fresh:
             try:
-                if all(same_block(new, made) for made in self.route.expected(old)):
+                if all(same_block(new, made) for made in self._expected(old)):
                     return None
             except (CorruptBlock, DoesNotFit, Refused):
                 pass  # it never reached the target, and is replaced
@@ -448,6 +462,15 @@ class Reconciler:
         item = quarantined(self.route, key, path, reason, self.route.name(key))
         self.scene.retry(self.live.enter, item)
         log.warning("can't be written back", key=item.shown, path=path, reason=reason)
+
+
+def _joins(block: Block) -> bool:
+    """Whether a block as it was read is one at all."""
+    try:
+        join(block)
+    except CorruptBlock:
+        return False
+    return True
 
 
 __all__ = ["Done", "Reconciler"]

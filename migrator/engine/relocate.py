@@ -25,7 +25,7 @@ from migrator.model.diff import same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.ports import Collection
-from migrator.route import Route
+from migrator.route import Route, Unread
 from migrator.state import LiveState, quarantine_key
 
 _UNFIT = (CorruptBlock, DoesNotFit, Refused)
@@ -56,7 +56,8 @@ class _Keys:
 class _Led:
     """A key of the primary in a batch: its block, and the keys it leads to, and led to before.
 
-    ``refused`` tells why it makes no block of the mirror, and at which path.
+    ``refused`` tells why it makes no block of the mirror, and at which path; ``damaged``, that it
+    is no block, so that what it made stays as it is.
     """
 
     key: Value
@@ -64,6 +65,7 @@ class _Led:
     before: _Keys
     now: _Keys = field(default_factory=_Keys)
     refused: tuple[str, str] | None = None
+    damaged: bool = False
 
     @property
     def ever(self) -> dict[bytes, Value]:
@@ -194,14 +196,17 @@ class Relocator(Reconciler):
             return
         try:
             if primary == "source":
-                blocks = self.route.expected(each.block)
+                blocks = self._expected(each.block)
                 made[encode(each.key)] = {encode(block.id): block for block in blocks}
                 each.now = _Keys.of(block.id for block in blocks)
+            elif isinstance(each.block, Unread):
+                raise CorruptBlock(each.block.reason)
             else:
                 each.now = _Keys.of(self.route.sources(each.block))
         except _UNFIT as error:
             each.refuse(error)
-            if primary == "target":
+            each.damaged = isinstance(error, CorruptBlock)
+            if primary == "target" or each.damaged:
                 each.now = each.before  # what it made stays as it is
 
     def _share_out(self, primary: str, batch: _Batch) -> None:
@@ -231,7 +236,7 @@ class Relocator(Reconciler):
         before = None
         if old is not None:
             try:
-                for made in self.route.expected(old):
+                for made in self._expected(old):
                     if encode(made.id) == encode(owner.key) and same_block(made, owner.block):
                         return old
                 before = join(old)
@@ -274,6 +279,7 @@ class Relocator(Reconciler):
             if new is None:
                 if form not in stay:
                     gone.append(old)
+                if form not in stay or primary == "source":
                     self._differs(None, old, batch.sources(form))
                 continue
             if old is not None and same_block(new, old):
@@ -296,10 +302,10 @@ class Relocator(Reconciler):
             side.delete(lost)
 
     def _staying(self, primary: str, batch: _Batch) -> set[bytes]:
-        """Keys that stay as they are: what can't go back leaves the source as it was, and what
-        never went to the target stays there."""
+        """Keys that stay as they are: what can't be read, or can't go back, leaves the other side
+        as it was, and what never went to the target stays on the source."""
         if primary == "source":
-            return set()
+            return {form for each in batch.led.values() if each.damaged for form in each.ever}
         aside = self._known_aside()
         refused = [each for each in batch.led.values() if each.refused is not None]
         stay = {form for each in refused for form in each.ever}

@@ -25,6 +25,7 @@ from migrator.model.canonical import equal
 from migrator.model.diff import same_block
 from migrator.model.phase import Phase
 from migrator.model.rules import CorruptBlock
+from migrator.route import read_each
 from migrator.state import ShadowReads, add_up
 
 if TYPE_CHECKING:
@@ -216,10 +217,14 @@ def _prove(lane: Lane) -> None:
             key = lane.route.sources(new)[0]
         except (CorruptBlock, DoesNotFit):
             continue  # it leads nowhere: that stands in the ledger
-        (old,) = lane.scene.retry(lane.route.source.read, [key])
-        if old is None or not all(same_block(new, made) for made in lane.route.expected(old)):
-            continue  # written just now: there is nothing to compare
-        back = lane.route.returned(new, join(old))
+        (old,) = read_each(lane.route.source, [key], lane.scene.retry)
+        try:
+            if old is None or not all(same_block(new, made) for made in lane.route.expected(old)):
+                continue  # written just now: there is nothing to compare
+            before = join(old)
+        except (CorruptBlock, DoesNotFit):
+            continue  # it is in quarantine
+        back = lane.route.returned(new, before)
         if not (same_block(back, old) and equal(back.id, old.id)):
             raise Refused(
                 f"the way back is not proven: {lane.route.name(new.id)} would come back changed",

@@ -32,7 +32,7 @@ from migrator.model.diff import Difference, block_differences, same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.ports import Matching, Observer, Page
-from migrator.route import Route, accounted, ahead, pages
+from migrator.route import Route, Unread, accounted, ahead, pages, read_each
 from migrator.state import Task, quarantine_key
 
 # Of a key that is written all the while.
@@ -283,7 +283,7 @@ def _again(walk: _Pass, ids: list[Value]) -> list[Pair]:
         moving = []
         if walk.scene.settle:
             walk.scene.settle()
-        read = [b for b in walk.scene.retry(walk.source.read, ids) if b is not None]
+        read = [b for b in read_each(walk.source, ids, walk.scene.retry) if b is not None]
         for source, new, old in _pairs(walk, read):
             last = before.get(encode(source.id))
             still = last is not None and same_block(last, source)
@@ -305,6 +305,8 @@ def _pairs(walk: _Pass, blocks: list[Block]) -> list[Pair]:
 
 def _expected(walk: _Pass, block: Block) -> list[Block]:
     """What the target must hold for a block of the source."""
+    if isinstance(block, Unread):
+        return [_unknown(block.id, block.reason)]
     try:
         return walk.route.expected(block)
     except (CorruptBlock, DoesNotFit, Refused) as error:
@@ -410,20 +412,37 @@ def _unaccounted(walk: _Pass, ids: list[Value]) -> list[Value]:
     route, retry = walk.route, walk.scene.retry
     blocks = [Block(id, {}) for id in ids]
     if route.changes_key:
-        blocks = [block for block in retry(walk.target.read, ids) if block is not None]
+        blocks = [b for b in read_each(walk.target, ids, retry) if b is not None]
     sources = accounted(route, blocks, walk.source, retry)
     # What is in quarantine, or whole in the archive, is not in the mirror: a block under its key
-    # was written there later.
+    # was written there later. But of what was damaged while it was mirrored the last copy stays.
     there = [source for source in sources if source is not None]
+    kept = _damaged(walk, [source for source in there if walk.is_aside(source)])
     whole = set() if walk.archive is None else walk.archive.whole(there)
     extra = [
         block.id
         for block, source in zip(blocks, sources, strict=True)
-        if source is None or walk.is_aside(source) or (whole and encode(source) in whole)
+        if source is None
+        or (walk.is_aside(source) and encode(source) not in kept)
+        or (whole and encode(source) in whole)
     ]
     # A block may have reached its deadline since its key was listed (C45).
     held = _held(walk, [Block(id, {}) for id in extra]) if extra else []
     return [id for id, block in zip(extra, held, strict=True) if block is not None]
+
+
+def _damaged(walk: _Pass, aside: list[Value]) -> set[bytes]:
+    """Those keys in quarantine whose blocks are damaged, of a live run."""
+    if not (walk.scene.run.live and aside):
+        return set()
+    damaged = set()
+    for key, block in zip(aside, read_each(walk.source, aside, walk.scene.retry), strict=True):
+        try:
+            if block is not None:
+                join(block)
+        except CorruptBlock:
+            damaged.add(encode(key))
+    return damaged
 
 
 def _sum(walk: _Pass, task: Task) -> None:

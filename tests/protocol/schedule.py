@@ -413,6 +413,7 @@ class Schedule:
 
     page = 2  # blocks in one
     accepts: Sequence[str] = ()  # keys that may be left out, by name
+    why = ""  # what was asked for last was not done
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, *, in_memory: bool = False) -> None:
         self.world = world
@@ -519,6 +520,7 @@ class Schedule:
         self.world.told.append(f"asked for {phase.words}")
         self.work(lambda: live.answered(number) is not None)
         problem = (live.answered(number) or {}).get("problem")
+        self.why = str(problem or "")
         if problem:
             self.world.told.append(f"not done: {problem}")
         return self.phase is phase
@@ -530,6 +532,14 @@ class Schedule:
     def aside(self) -> list[str]:
         """What lies in quarantine."""
         return [item.shown for item in self._plain.quarantined(self._run)]
+
+    def reasons(self) -> list[str]:
+        """Why it lies there."""
+        return [item.reason for item in self._plain.quarantined(self._run)]
+
+    def ledger(self) -> list[str]:
+        """What was not written back."""
+        return [item.shown for item in self._live(self._plain, self._run).ledger()]
 
     def strangers(self) -> list[str]:
         """The keys that somebody else was found to have written."""

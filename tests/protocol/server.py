@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from migrator.errors import DoesNotFit, FeedLost, Transient
+from migrator.errors import DamagedBlock, DoesNotFit, FeedLost, Transient
 from migrator.journal import Touch, Touches
 from migrator.model.block import Address, Block
 from migrator.model.move import At
@@ -20,6 +20,7 @@ from migrator.ports import Json, Page
 
 Fate = Literal["done", "refused", "lost", "late", "killed"]
 LARGE = "large"  # a value that the target does not take
+DAMAGED = "damaged"  # one that can't be read
 
 
 class Drawn(Protocol):
@@ -142,13 +143,14 @@ class Server:
         return None
 
     def sample(self, size: int) -> list[Block]:
-        return [self._block(key) for key in sorted(self.blocks)[:size]]
+        return [self._block(key) for key in sorted(self.blocks)[:size] if not self._damaged(key)]
 
     def page(self, range_: Json, position: Json, limit: int) -> Page:
         self._asked("page")
         self.world.hears("page", self, range_)
         keys, following = self._list(range_, position, limit)
-        return Page([self._block(key) for key in keys], following)
+        good = [self._block(key) for key in keys if not self._damaged(key)]
+        return Page(good, following, 0, [(key, "damaged") for key in keys if self._damaged(key)])
 
     def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
         self._asked("keys")
@@ -164,10 +166,22 @@ class Server:
 
     def read(self, ids: Sequence[Value]) -> list[Block | None]:
         self._asked("read")
+        for id in ids:
+            if self._damaged(str(id)):
+                raise DamagedBlock(f"{id} can't be read", where=str(self.at))
         found = [self._block(str(id)) if str(id) in self.blocks else None for id in ids]
         self.world.hears("read", self, ids)
         self.world.step("read")
         return found
+
+    def damage(self, key: str) -> None:
+        """What lies under a key can't be read any more; the feed shows nothing of it."""
+        entry = self.blocks[key][""]
+        assert isinstance(entry, dict)
+        self.blocks[key] = {"": entry | {DAMAGED: True}}
+
+    def _damaged(self, key: str) -> bool:
+        return DAMAGED in self.blocks.get(key, {"": {}})[""]  # type: ignore[operator]
 
     def _block(self, key: str) -> Block:
         return Block(key, dict(self.blocks[key]))

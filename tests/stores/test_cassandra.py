@@ -20,7 +20,7 @@ from cassandra import (
 )
 from cassandra.cluster import Cluster, NoHostAvailable
 
-from migrator.errors import DoesNotFit, Refused, Terminal, Transient
+from migrator.errors import DamagedBlock, DoesNotFit, Refused, Terminal, Transient
 from migrator.model.block import Address, Block, Patch
 from migrator.model.layouts import cassandra_row
 from migrator.model.move import At, Layout
@@ -362,7 +362,7 @@ def test_what_is_no_block_is_reported(store: Store, plain: Any) -> None:
     page = collection.page(None, None, 10)
     assert [b.id for b in page.blocks] == ["fine"]
     assert [key for key, _ in page.damaged] == ["odd"]
-    with pytest.raises(Terminal, match="odd can't be read"):
+    with pytest.raises(DamagedBlock, match="odd can't be read"):
         collection.read(["odd"])
 
 

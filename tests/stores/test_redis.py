@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from migrator.errors import DoesNotFit, Refused, Terminal, Transient
+from migrator.errors import DamagedBlock, DoesNotFit, Refused, Terminal, Transient
 from migrator.model import value as v
 from migrator.model.block import Address, Aggregate, Block, Patch, cut
 from migrator.model.layouts import redis_native
@@ -279,6 +279,8 @@ def test_a_key_of_another_type_is_no_block_and_not_replaced(
         place.exchange("b", None, Block("b", {"n": 2}))
     plain.set("Game:c", "no json")
     page = at(cache, "Game", "string").page(None, None, 10)
+    with pytest.raises(DamagedBlock, match="Game:c can't be read"):
+        at(cache, "Game", "string").read(["c"])
     assert [key for key, _ in page.damaged] == ["c"]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from migrator.errors import DoesNotFit, Refused, Terminal
+from migrator.errors import DamagedBlock, DoesNotFit, Refused, Terminal
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import equal
 from migrator.model.move import At
@@ -213,7 +213,7 @@ def test_what_nobody_can_read_is_named(base: Base, games: Any) -> None:
         wrong = dict(page.damaged)
         if base.dialect != "postgresql":  # there json is json; a tag that misfits is ignored
             assert "entry" in wrong.pop("b")
-            with pytest.raises(Terminal, match="Game:b can't be read"):
+            with pytest.raises(DamagedBlock, match="Game:b can't be read"):
                 reader.read(["a", "b"])
         assert wrong == {"c": "it has no entries"}
         assert "a" in [block.id for block in page.blocks]

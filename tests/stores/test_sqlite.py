@@ -19,7 +19,7 @@ from uuid import UUID
 import msgpack
 import pytest
 
-from migrator.errors import DoesNotFit, Refused, Terminal, Transient
+from migrator.errors import DamagedBlock, DoesNotFit, Refused, Terminal, Transient
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import equal
 from migrator.model.move import At, Layout
@@ -297,10 +297,10 @@ def test_bytes_that_nobody_can_read_are_named(store: EmbeddedStore) -> None:
         assert [id for id, _ in page.damaged] == [2, 4, b"\x92\x01"]
         assert "rounds[0]" in page.damaged[0][1]
         assert reader.read([1])[0] is not None
-        with pytest.raises(Terminal, match="Game:2 can't be read"):
+        with pytest.raises(DamagedBlock, match="Game:2 can't be read"):
             reader.read([1, 2])
     assert collection.read_entries(2, ["rounds[1]"]) is not None
-    with pytest.raises(Terminal, match="Game:2 can't be read"):
+    with pytest.raises(DamagedBlock, match="Game:2 can't be read"):
         collection.read_entries(2, ["rounds[0]"])
     collection.delete([Address(2), Address(4)])
     assert collection.count() == 4

@@ -151,6 +151,43 @@ def test_an_outbox_that_somebody_dropped_is_made_anew_and_both_sides_compared(sh
     assert "outbox was removed" in lost["why"]
 
 
+def test_a_block_that_can_not_be_read_is_set_aside_and_the_others_go_on(shop: Shop) -> None:
+    with shop.open() as project:
+        with mirroring(shop):
+            _apply(project, Phase.SHADOW_READ)
+            (before,) = _side(project, "new").read(["7"])
+            _damage(shop, "old.db", "7")
+            (item,) = until(lambda: commands.quarantine(project, "0001") or None)
+            assert (item.shown, "can't be read" in item.reason) == ("Game:7", True)
+
+            _damage(shop, "new.db", "8")
+            for key in ("6", "8"):
+                _put(project, key, 1)
+            (found,) = commands.verify_run(project, "0001")
+            assert (found.clean, found.quarantined) == (True, 1), found.told
+            # Of what can't be read the last copy stays.
+            assert _side(project, "new").read(["7"]) == [before]
+
+        with mirroring(shop):  # another one comes to the same block
+            with pytest.raises(Waiting, match="1 blocks are in quarantine: Game:7"):
+                commands.cutover(project, "0001", swap=TERMS.swap)
+            accepted = SwapTerms(bound=30, lag=20, accept_keys=("Game:7",))
+            done = commands.cutover(project, "0001", swap=accepted)
+            assert (done.phase, done.primary) == ("cut_over", "target")
+
+        with mirroring(shop):  # what the new side holds counts from here on
+            until(lambda: None if commands.quarantine(project, "0001") else True)
+            _assert_equal(project)
+
+
+def _damage(shop: Shop, file: str, key: str) -> None:
+    """Let somebody write what is no value, past everybody."""
+    with sqlite3.connect(shop.root / file, timeout=30) as plain:
+        (number,) = plain.execute("SELECT id FROM collections WHERE name = 'games'").fetchone()
+        broken = f"UPDATE entries_{number} SET value = x'c1' WHERE block = ?"
+        assert plain.execute(broken, (key,)).rowcount
+
+
 def test_a_slot_that_somebody_dropped_is_made_anew_and_both_sides_compared(game: Game) -> None:
     game.apply(Phase.SHADOW_READ)
     with game.shop.open() as project:

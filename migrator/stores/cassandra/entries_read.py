@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from migrator.errors import Refused, Terminal, Transient
+from migrator.errors import DamagedBlock, Refused, Transient
 from migrator.model import json_text as codec
 from migrator.model.block import Block
 from migrator.model.path import parse_path
@@ -205,7 +205,7 @@ class Reader:
             try:
                 blocks.append(self._decoder.block(raw))
             except Damaged as error:
-                raise Terminal(
+                raise DamagedBlock(
                     f"{show(self._decoder.id(key))} can't be read: {error}",
                     where=self._where,
                     hint="mend or remove it with the application that wrote it",

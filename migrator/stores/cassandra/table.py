@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Protocol
 
-from migrator.errors import Refused, Terminal
+from migrator.errors import DamagedBlock, Refused, Terminal
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode
 from migrator.model.move import At
@@ -175,7 +175,7 @@ class TableReading:
                 same = block is not None and encode(block.id) == encode(id)
                 blocks.append(block if same else None)
             except Damaged as error:
-                raise Terminal(
+                raise DamagedBlock(
                     f"{show(id)} can't be read: {error}",
                     where=self.where,
                     hint="mend or remove the row with the application that wrote it",

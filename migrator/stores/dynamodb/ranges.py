@@ -6,7 +6,7 @@ written side by side spread over all partitions of the table.
 
 from __future__ import annotations
 
-from migrator.errors import Refused, Terminal
+from migrator.errors import DamagedBlock, Refused
 from migrator.model.value import Value, show
 from migrator.ports import Json
 from migrator.stores.dynamodb.codec import Item, Unreadable
@@ -29,9 +29,9 @@ def after(position: Json) -> Item | None:
     raise Refused(f"{position!r} is no position in a DynamoDB table")
 
 
-def unreadable(id: Value, error: Unreadable, where: str) -> Terminal:
+def unreadable(id: Value, error: Unreadable, where: str) -> DamagedBlock:
     """The error for a single block that was asked for and can't be read."""
-    return Terminal(
+    return DamagedBlock(
         f"{show(id)} can't be read: {error}",
         where=where,
         hint="mend or remove the item with the application that wrote it",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
-from migrator.errors import DoesNotFit, Terminal
+from migrator.errors import DamagedBlock, DoesNotFit
 from migrator.model import value as v
 from migrator.model.value import Value, show
 from migrator.stores.mongo import carry, wire
@@ -30,9 +30,9 @@ def value_of(key: Key) -> Value:
         return v.Opaque("bson", f"0x{key[0]:02x}", key[1])
 
 
-def unreadable(id: Value, error: Damaged, where: str) -> Terminal:
+def unreadable(id: Value, error: Damaged, where: str) -> DamagedBlock:
     """The error for a single block that was asked for and can't be read."""
-    return Terminal(
+    return DamagedBlock(
         f"{show(id)} can't be read: {error}",
         where=where,
         hint="mend or remove the document with the application that wrote it",

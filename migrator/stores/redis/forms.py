@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NoReturn, Protocol
 
-from migrator.errors import DoesNotFit, MigratorError, Terminal, Transient
+from migrator.errors import DamagedBlock, DoesNotFit, MigratorError, Terminal, Transient
 from migrator.model.block import Block, Patch, check_deadline
 from migrator.model.block import name as block_name
 from migrator.model.json_text import UNFIT, dump_bytes
@@ -412,9 +412,9 @@ def glob(literal: bytes) -> bytes:
     return b"".join(b"\\" + bytes([c]) if c in b"*?[]^\\" else bytes([c]) for c in literal)
 
 
-def unreadable(name: str, error: Exception, where: str) -> Terminal:
+def unreadable(name: str, error: Exception, where: str) -> DamagedBlock:
     """The error for a single block that was asked for and can't be read."""
-    return Terminal(
+    return DamagedBlock(
         f"{name} can't be read: {error}",
         where=where,
         hint="mend or remove the key with the application that wrote it",

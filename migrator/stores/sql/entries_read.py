@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.errors import DoesNotFit, Refused, Terminal
+from migrator.errors import DamagedBlock, DoesNotFit, Refused
 from migrator.model import json_text as codec
 from migrator.model.block import Block, name
 from migrator.model.move import At
@@ -191,8 +191,8 @@ class EntriesReader:
                         raise self._unreadable(id, str(error)) from None
         return entries
 
-    def _unreadable(self, id: Value, reason: str) -> Terminal:
-        return Terminal(
+    def _unreadable(self, id: Value, reason: str) -> DamagedBlock:
+        return DamagedBlock(
             f"{name(self.cls, id)} can't be read: {reason}",
             where=self.where,
             hint="somebody else wrote to its tables; restore the block or delete it",

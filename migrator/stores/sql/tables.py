@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.errors import Refused, Terminal
+from migrator.errors import DamagedBlock, Refused, Terminal
 from migrator.exchange import Change
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode
@@ -103,6 +103,14 @@ class TablesReading:
     def read_on(self, connection: Connection, ids: Sequence[Value]) -> list[Block | None]:
         """As ``read``, on a connection that is open already."""
         blocks: dict[bytes, Block] = {}
+        for one in self._found(connection, ids):
+            if one.problem:
+                raise DamagedBlock(one.problem, where=self.where)
+            blocks[encode(self.id_of(one))] = self._block(one)
+        return [blocks.get(encode(id)) for id in ids]
+
+    def _found(self, connection: Connection, ids: Sequence[Value]) -> Iterator[Found]:
+        """What lies under some keys, damaged or not."""
         encoded = list(filter(None, map(self.encoded_key, ids)))
         columns = [self.root.table.c[name] for name in self.root.key]
         codecs = self.root.codecs_of(self.root.key)
@@ -111,11 +119,7 @@ class TablesReading:
             found, _ = self.reader.read(
                 connection, [among(codecs, columns, chunk, self.dialect)], None
             )
-            for one in found:
-                if one.problem:
-                    raise Terminal(one.problem, where=self.where)
-                blocks[encode(self.id_of(one))] = self._block(one)
-        return [blocks.get(encode(id)) for id in ids]
+            yield from found
 
     def encoded_key(self, id: Value) -> list[Any] | None:
         """A block's id as the key's columns encode it; None where they can't hold it."""
@@ -244,9 +248,9 @@ class TablesCollection(TablesReading, Live):
             keys = self._spread(connection, size + 1)
             if len(keys) < size:
                 found, _ = self.reader.read(connection, [], size)
-                return [self._block(one) for one in found if not one.problem]
-            read = self.read_on(connection, [id_of(key) for key in keys[:size]])
-            return [block for block in read if block is not None]
+            else:
+                found = list(self._found(connection, [id_of(key) for key in keys[:size]]))
+            return [self._block(one) for one in found if not one.problem]
 
     def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
         """As ``page``, the keys alone."""

@@ -8,7 +8,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from migrator.errors import Terminal
+from migrator.errors import DamagedBlock, Terminal
 from migrator.exchange import Change, is_still
 from migrator.model.block import Address, Block, Patch, name
 from migrator.model.move import At
@@ -161,8 +161,8 @@ class EntriesReader:
                         raise self._unreadable(id, f"entry {entry!r}: {error}") from None
         return entries
 
-    def _unreadable(self, id: Value, reason: str) -> Terminal:
-        return Terminal(
+    def _unreadable(self, id: Value, reason: str) -> DamagedBlock:
+        return DamagedBlock(
             f"{name(self.cls, id)} can't be read: {reason}",
             where=self.where,
             hint="somebody else wrote to this file; restore the block or delete it",
