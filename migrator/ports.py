@@ -61,10 +61,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Cost:
-    """What an operation of the gateway sends in a layout: requests, and what travels."""
+    """What an operation of the gateway takes in a layout: requests at most, and what travels.
+
+    ``more``: requests for each table of the location beside its first. ``whole``: what is sent
+    grows with the block, and not with what changes alone.
+    """
 
     requests: int
     sends: str
+    more: int = 0
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,8 @@ class LayoutFacts:
 
     ``effective``: one block is one unit of distribution and of atomicity (NoAM).
     ``version``: where the version for conditional writes lies. ``by_key``: a block can be read
-    by its key alone. ``costs``: get, get_entries, put, update, append, delete.
+    by its key alone. ``costs``: get, get_entries, put, update, append, delete, and ``exchange``
+    where blocks can be changed on condition, as a gateway's update and append do.
     ``entries``: the entries lie apart, so that one can be written without the others.
     ``shared``: blocks of several classes may lie in one collection, told apart by their keys.
     ``kinds``, ``key_kinds``, ``limits`` and ``expiry`` are those of this layout, None where

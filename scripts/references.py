@@ -62,7 +62,10 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 def layouts(stores: Mapping[str, Capabilities]) -> str:
     """What is true of each layout, and what the operations cost there."""
     text = HEAD + "# Layouts, costs and limits\n\n"
-    text += "What each store states of itself; the contract suite holds it to that.\n"
+    text += (
+        "What each store states of itself. Costs are bounds for one block; the contract suite\n"
+        "counts what relational stores, MongoDB and the embedded one send, to hold them to it.\n"
+    )
     for store, capabilities in stores.items():
         text += f"\n## {store}\n\nOrder of keys: {capabilities.key_order}.\n"
         for name in capabilities.layouts:
@@ -93,7 +96,10 @@ def _facts(name: str, capabilities: Capabilities) -> str:
         ["kinds of keys", _kinds(here.key_kinds)],
         ["limits", _limits(here.limits)],
     ]
-    costs = [[name, str(cost.requests), cost.sends] for name, cost in facts.costs.items()]
+    costs = [
+        [name, f"{c.requests}{f' + {c.more} for each further table' if c.more else ''}", c.sends]
+        for name, c in facts.costs.items()
+    ]
     return table(["", ""], rows) + "\n" + table(["operation", "requests", "sends"], costs)
 
 

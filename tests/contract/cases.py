@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from tests.contract import (
     cassandra_cases,
     cassandra_table,
     dynamodb_cases,
+    meters,
     mongodb,
     redis_cases,
     servers,
@@ -74,11 +75,25 @@ def _break_entries(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(codec, "load", lambda text, tags: load(text.replace("KEPT", "kept"), tags))
 
 
+def _entries(system: str, open_: Callable[[Path], Store]) -> ContractCase:
+    return ContractCase(
+        system, "entries", open_, _at, _break_entries, module="sql", meter=meters.SQL
+    )
+
+
 CASES = [
-    ContractCase("embedded", "entries", _embedded, _at, _break_embedded, module="sqlite"),
-    ContractCase("sqlite", "entries", _sqlite, _at, _break_entries, module="sql"),
-    ContractCase("postgresql", "entries", _postgresql, _at, _break_entries, module="sql"),
-    ContractCase("mariadb", "entries", _mariadb, _at, _break_entries, module="sql"),
+    ContractCase(
+        "embedded",
+        "entries",
+        _embedded,
+        _at,
+        _break_embedded,
+        module="sqlite",
+        meter=meters.EMBEDDED,
+    ),
+    _entries("sqlite", _sqlite),
+    _entries("postgresql", _postgresql),
+    _entries("mariadb", _mariadb),
     sql_tables.case("sqlite", _sqlite),
     sql_tables.case("postgresql", _postgresql),
     sql_tables.case("mariadb", _mariadb),

@@ -19,6 +19,7 @@ from migrator.stores import mongo
 from migrator.testing.contract import ContractCase
 from migrator.testing.values import odd_keys
 from tests.conftest import server_url
+from tests.contract import meters
 
 # SecantusDB 0.7 (Python) decodes what it is sent with the driver's defaults and so refuses such
 # dates; MongoDB takes every date of 64 bits. tests/stores/test_mongo.py tries them by bytes.
@@ -51,7 +52,8 @@ def _break_copier(patch: pytest.MonkeyPatch) -> None:
 
 def _open(_: object) -> Store:
     options = {"database": f"migrator_contract_{os.getpid()}"}
-    return mongo.open_store(StoreSettings("docs", server_url("mongodb"), options))
+    with meters.listened():
+        return mongo.open_store(StoreSettings("docs", server_url("mongodb"), options))
 
 
 @functools.cache
@@ -86,6 +88,7 @@ def _case(layout: str) -> ContractCase:
         module="mongo",
         exclusions=_EXCLUSIONS,
         refused_keys=refused,
+        meter=meters.MONGO,
     )
 
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from migrator.errors import Terminal
-from migrator.model.block import Block
+from migrator.model.block import Block, Patch
 from migrator.model.value import Value
 from migrator.stores.sqlite import codec, collection
 from migrator.stores.sqlite.collection import EntriesCollection, EntriesReader
@@ -96,6 +96,17 @@ def decimals_lose_their_zeros() -> None:
 def keys_lose_their_case() -> None:
     to_column = codec.to_column
     codec.to_column = lambda key: to_column(key.lower() if isinstance(key, str) else key)
+
+
+@mutant("operations_cost_what_is_said")
+def a_patch_writes_the_whole_block() -> None:
+    def patch(old: Callable[..., None], self: EntriesCollection, patches: Sequence[Patch]) -> None:
+        for each, held in zip(patches, self.read([p.id for p in patches]), strict=True):
+            assert held is not None
+            whole = {path: x for path, x in held.entries.items() if path not in each.unset}
+            old([Patch(each.id, {**whole, **each.set}, each.unset)])
+
+    _replace(EntriesCollection, "patch", patch)
 
 
 @mutant("patch_of_an_absent_block_is_terminal")

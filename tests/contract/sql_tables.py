@@ -15,6 +15,7 @@ from migrator.model.move import At
 from migrator.model.value import Int64, Record, Value
 from migrator.ports import Store
 from migrator.testing.contract import ContractCase, FixedSchema
+from tests.contract import meters
 
 _COLUMNS: Mapping[str, Mapping[str, str]] = {
     "sqlite": {"best": "REAL", "price": "DECIMAL TEXT", "day": "DATE TEXT", "raw": "BLOB"},
@@ -130,5 +131,6 @@ def case(system: str, open_: Callable[[Path], Store]) -> ContractCase:
         break_copier=_break,
         schema=FixedSchema(game, _odd(), _KEYS),
         module="sql",
-        exclusions={},
+        meter=meters.SQL,
+        tables=2,
     )

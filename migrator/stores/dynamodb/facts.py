@@ -38,7 +38,7 @@ LAYOUTS = {
         effective=True,
         unit="item",
         shared=True,
-        version="_migrator.version",
+        version="none is kept: a condition names the attributes as they were read",
         costs={
             "get": Cost(1, "the key"),
             "get_entries": Cost(1, "the key and the names of the entries"),
@@ -53,7 +53,7 @@ LAYOUTS = {
         effective=False,
         unit="item; who follows the head, as Migrator does, sees a block whole",
         shared=True,
-        version="_migrator.version of the head",
+        version="none: nothing is changed on condition",
         costs={
             "get": Cost(1, "the key"),
             "get_entries": Cost(1, "the keys of the head and the entries"),

@@ -38,14 +38,15 @@ KINDS = {kind: Held(How.NATIVE, type_) for kind, type_ in _NATIVE.items()} | {
 
 _COSTS = {
     "get": Cost(1, "the block"),
-    "put": Cost(1, "the block"),
+    "put": Cost(2, "the block; again where one is there"),
+    "exchange": Cost(2, "the key; the block as it was, and as it becomes", whole=True),
     "delete": Cost(1, "the key"),
 }
 LAYOUTS = {
     "document": LayoutFacts(
         effective=True,
         unit="document",
-        version="_migrator.version",
+        version="none is kept: a change on condition names the whole document as it was read",
         costs=_COSTS
         | {
             "get_entries": Cost(1, "the top-level fields of the entries; the block for the rest"),
@@ -56,7 +57,7 @@ LAYOUTS = {
     "flat": LayoutFacts(
         effective=True,
         unit="document",
-        version="_migrator.version",
+        version="none is kept: a change on condition names the whole document as it was read",
         costs=_COSTS
         | {
             "get_entries": Cost(1, "the entries"),

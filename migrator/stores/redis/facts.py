@@ -40,6 +40,7 @@ NATIVE_KINDS = {kind: Held(How.REFUSED) for kind in Kind} | {
     )
 }
 
+_VERSION = "none is kept: the keys are watched while their content is compared"
 _WHOLE = {
     "get": Cost(1, "the block"),
     "put": Cost(1, "the block"),
@@ -50,7 +51,7 @@ LAYOUTS = {
     "hash": LayoutFacts(
         effective=True,
         unit="hash",
-        version="field _migrator, member version",
+        version=_VERSION,
         costs=_WHOLE
         | {
             "get_entries": Cost(1, "the entries and the notes"),
@@ -61,7 +62,7 @@ LAYOUTS = {
     "keys": LayoutFacts(
         effective=True,
         unit="hash tag",
-        version="directory, field _migrator",
+        version=_VERSION,
         costs={
             "get": Cost(2, "the block"),
             "get_entries": Cost(1, "the entries"),
@@ -74,7 +75,7 @@ LAYOUTS = {
     "string": LayoutFacts(
         effective=True,
         unit="string",
-        version="field _migrator, member version",
+        version=_VERSION,
         costs=_WHOLE
         | {
             "get_entries": Cost(1, "the block"),
@@ -87,7 +88,7 @@ LAYOUTS = {
     "native": LayoutFacts(
         effective=True,
         unit="MULTI over the keys of a block",
-        version="none",
+        version=_VERSION,
         costs=_WHOLE
         | {
             "get_entries": Cost(1, "the block"),

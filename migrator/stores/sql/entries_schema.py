@@ -80,6 +80,7 @@ def facts(dialect: Dialect) -> LayoutFacts:
             "put": Cost(3, "the block's row; the key; the block"),
             "update": Cost(2, "the key; the entries changed"),
             "append": Cost(2, "the key; the new entry"),
+            "exchange": Cost(4, "the key; the entries changed"),
             "delete": Cost(2, "the key, twice"),
         },
         kinds=_KINDS,

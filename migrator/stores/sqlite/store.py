@@ -50,6 +50,7 @@ CAPABILITIES = Capabilities(
                 "put": Cost(1, "the block"),
                 "update": Cost(1, "the entries changed"),
                 "append": Cost(1, "the new entry"),
+                "exchange": Cost(2, "the entries changed, in one transaction"),
                 "delete": Cost(1, "the key"),
             },
         )

@@ -18,8 +18,11 @@ from migrator.testing.contract.case import (
     REPRESENTATIONS,
     ContractCase,
     FixedSchema,
+    Meter,
+    Traffic,
     game,
 )
+from migrator.testing.contract.costing import CostPromises
 from migrator.testing.contract.exchanging import ExchangePromises
 from migrator.testing.contract.holding import ObserverPromises, ValuePromises
 from migrator.testing.contract.reading import KeyPromises, LifePromises, PagePromises
@@ -45,8 +48,18 @@ class StoreContract(
     ObserverPromises,
     TogetherPromises,
     StatedPromises,
+    CostPromises,
 ):
     """All promises. A subclass gives the fixture ``case``, of class scope."""
 
 
-__all__ = ["CLS", "REPRESENTATIONS", "ContractCase", "FixedSchema", "StoreContract", "game"]
+__all__ = [
+    "CLS",
+    "REPRESENTATIONS",
+    "ContractCase",
+    "FixedSchema",
+    "Meter",
+    "StoreContract",
+    "Traffic",
+    "game",
+]

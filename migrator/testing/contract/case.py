@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -53,6 +54,17 @@ class FixedSchema:
     keys: Sequence[Value]
 
 
+@dataclass
+class Traffic:
+    """What was sent to a server: requests, and the bytes that they carried."""
+
+    requests: int = 0
+    sent: int = 0
+
+
+Meter = Callable[[Store], AbstractContextManager[Traffic]]
+
+
 @dataclass(frozen=True)
 class ContractCase:
     """One layout of one store.
@@ -66,8 +78,9 @@ class ContractCase:
     ``representation NAME`` and ``values KIND`` where a promise is tried without these;
     ``refused_keys`` and ``refused_names`` are odd ones that the store says no to. ``empty``
     takes all out of a collection by the plain driver: where given, collections are kept from test
-    to test, for stores in which making one takes long. ``module`` is
-    the name of the store's module, for a check that each has a case.
+    to test, for stores in which making one takes long. ``meter`` counts what a store sends while
+    its context is open; ``tables`` is how many a location has, where costs go by their number.
+    ``module`` is the name of the store's module, for a check that each has a case.
     """
 
     name: str
@@ -82,6 +95,8 @@ class ContractCase:
     refused_keys: Callable[[Value], bool] = lambda key: False
     refused_names: Callable[[str], bool] = lambda name: False
     empty: Callable[[Collection], None] | None = None
+    meter: Meter | None = None
+    tables: int = 1
 
     def __str__(self) -> str:
         return f"{self.name} {self.layout}"

@@ -1,0 +1,129 @@
+"""What goes over the wire, counted at the driver's own edge: requests, and the bytes they carry."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pymongo.monitoring
+import sqlalchemy
+from bson import encode
+
+from migrator.ports import Store
+from migrator.testing.contract import Traffic
+
+Hook = Callable[[Any, Callable[[int], None]], None]
+
+
+def size(value: object) -> int:
+    """The bytes of what is bound to a statement; all but texts and bytes count as a number."""
+    match value:
+        case str():
+            return len(value.encode("utf-8", "surrogatepass"))
+        case bytes() | bytearray() | memoryview():
+            return len(value)
+        case list() | tuple() | set() | frozenset():
+            return sum(map(size, value))
+        case dict():
+            return sum(map(size, value.values()))
+    return 8
+
+
+class Meter:
+    """Counts what a store sends while it is asked to; hooks into a driver once for each store.
+
+    A hook takes the store, and what is to be told of each request: its bytes.
+    """
+
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
+        self._hooked: dict[int, Store] = {}
+        self._traffic: Traffic | None = None
+
+    def __call__(self, store: Store) -> AbstractContextManager[Traffic]:
+        if id(store) not in self._hooked:
+            self._hooked[id(store)] = store
+            self._hook(store, self._sent)
+        return self._count()
+
+    def _sent(self, bytes_: int) -> None:
+        if self._traffic is not None:
+            self._traffic.requests += 1
+            self._traffic.sent += bytes_
+
+    @contextmanager
+    def _count(self) -> Iterator[Traffic]:
+        self._traffic = Traffic()
+        try:
+            yield self._traffic
+        finally:
+            self._traffic = None
+
+
+def _sql(store: Any, sent: Callable[[int], None]) -> None:
+    """Statements; what begins a transaction goes with them on a server, and is none."""
+
+    def statement(_c: object, _u: object, text: str, parameters: object, *_: object) -> None:
+        if not text.startswith("BEGIN"):
+            sent(size(parameters))
+
+    sqlalchemy.event.listen(store.database.engine, "before_cursor_execute", statement)
+
+
+def _embedded(store: Any, sent: Callable[[int], None]) -> None:
+    """There is no server: each time that a connection is taken counts, and what is inserted."""
+    lent = store._connection
+
+    @contextmanager
+    def connection() -> Iterator[sqlite3.Connection]:
+        with lent() as taken:
+            written = 0
+
+            def trace(statement: str) -> None:
+                nonlocal written
+                written += len(statement) if statement.startswith("INSERT") else 0
+
+            taken.set_trace_callback(trace)
+            try:
+                yield taken
+            finally:
+                taken.set_trace_callback(None)
+                sent(written)
+
+    store._connection = connection
+
+
+class _Listener(pymongo.monitoring.CommandListener):
+    """Tells the one that listens now: a client has the listeners it was made with."""
+
+    sent: Callable[[int], None] | None = None
+
+    def started(self, event: pymongo.monitoring.CommandStartedEvent) -> None:
+        if self.sent is not None:
+            self.sent(len(encode(event.command)))
+
+    def succeeded(self, event: pymongo.monitoring.CommandSucceededEvent) -> None: ...
+
+    def failed(self, event: pymongo.monitoring.CommandFailedEvent) -> None: ...
+
+
+listener = _Listener()
+
+
+def _mongo(_: object, sent: Callable[[int], None]) -> None:
+    listener.sent = sent  # type: ignore[method-assign]
+
+
+@contextmanager
+def listened() -> Iterator[None]:
+    """Clients of MongoDB that are made inside can be measured."""
+    pymongo.monitoring.register(listener)
+    yield
+    pymongo.monitoring._LISTENERS.command_listeners.remove(listener)
+
+
+SQL = Meter(_sql)
+EMBEDDED = Meter(_embedded)
+MONGO = Meter(_mongo)
