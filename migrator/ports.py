@@ -184,6 +184,18 @@ class Matching(Protocol):
         lie there are those which an encoder of its own, never the copier's, makes of it."""
 
 
+@runtime_checkable
+class Summing(Protocol):
+    """What an observer may offer beside: blocks as bytes, which can be added up undecoded."""
+
+    def form(self, expected: Block) -> bytes | None:
+        """The bytes that must lie there for a block, which an encoder of its own, never the
+        copier's, makes of it and a decoder reads back; None where only decoding can tell."""
+
+    def forms(self, range_: Json, position: Json, limit: int) -> tuple[list[bytes], Json]:
+        """As ``page``: the bytes that do lie there for each block, and the next position."""
+
+
 class Collection(Observer, Protocol):
     """The blocks of one class at one location."""
 

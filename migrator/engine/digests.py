@@ -33,5 +33,10 @@ def digest(block: Block) -> int:
         return _number(b"c" + encode(flat))
 
 
+def digest_of(form: bytes) -> int:
+    """A number for a block as its store holds it."""
+    return _number(form)
+
+
 def _number(data: bytes) -> int:
     return int.from_bytes(blake2b(data, digest_size=16).digest(), "big")

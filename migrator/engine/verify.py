@@ -13,7 +13,7 @@ to look for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -22,7 +22,7 @@ import msgspec
 
 from migrator.engine import archived
 from migrator.engine.backfill import counts
-from migrator.engine.digests import digest, hash_of
+from migrator.engine.digests import digest, digest_of, hash_of
 from migrator.engine.points import reached
 from migrator.engine.work import Scene, carry_out, keys_aside
 from migrator.errors import DoesNotFit, Refused, Terminal
@@ -31,7 +31,7 @@ from migrator.model.canonical import encode, equal
 from migrator.model.diff import Difference, block_differences, same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
-from migrator.ports import Matching, Observer, Page
+from migrator.ports import Matching, Observer, Page, Summing
 from migrator.route import Route, Unread, accounted, ahead, pages, read_each
 from migrator.state import Task, quarantine_key
 
@@ -77,7 +77,10 @@ class Verification(msgspec.Struct, kw_only=True):
 
 @dataclass
 class _Pass:
-    """The readers of a verification, and what they found so far."""
+    """The readers of a verification, and what they found so far.
+
+    ``odd``: a block was met that has to be decoded to be compared.
+    """
 
     scene: Scene
     route: Route
@@ -86,6 +89,7 @@ class _Pass:
     aside: frozenset[str]
     found: Verification
     archive: archived.Look | None = None
+    odd: bool = False
 
     def is_aside(self, id: Value) -> bool:
         """Whether a key of the source is in quarantine."""
@@ -108,7 +112,7 @@ def verify(scene: Scene, route: Route, *, resume: bool = False) -> Verification:
     found = Verification(cls=route.cls, source=str(route.source_at), target=str(route.move.target))
     observers = route.source.observer(), route.target.observer()
     walk = _Pass(scene, route, *observers, keys_aside(scene, route), found, _look(scene, route))
-    if not (_can_sum(walk) and _sums_agree(walk)):
+    if not (_can_sum(walk) and _add_up(walk)):
         _look_at_all(walk)
     scene.watcher.ends("verify", route.cls)
     forget(scene, route)
@@ -133,11 +137,22 @@ def _can_sum(walk: _Pass) -> bool:
     return at_rest and walk.route.target_store.capabilities.reads_through
 
 
-def _sums_agree(walk: _Pass) -> bool:
-    """Whether the blocks that the mirror must hold add up to those that it holds."""
-    _begins(walk, SUM)
-    forth, back = _walk(walk, SUM, SUM_BACK)
-    if forth % _MODULUS == back % _MODULUS:
+def _add_up(walk: _Pass) -> bool:
+    """Whether the blocks that the mirror must hold add up to those that it holds, undecoded
+    where they can be told apart so."""
+    if isinstance(walk.target, Summing):
+        if _sums_agree(walk, FORM, FORM_BACK):
+            return True
+        if not walk.odd:
+            return False
+        walk.odd = False
+    return _sums_agree(walk, SUM, SUM_BACK)
+
+
+def _sums_agree(walk: _Pass, work: str, work_back: str) -> bool:
+    _begins(walk, work)
+    forth, back = _walk(walk, work, work_back)
+    if not walk.odd and forth % _MODULUS == back % _MODULUS:
         return True
     walk.found.read = walk.found.equal = walk.found.quarantined = 0
     return False
@@ -178,14 +193,14 @@ def _walk(walk: _Pass, *works: str) -> list[int]:
     ranges = scene.planned(route).ranges
     tasks: list[Task] = []
     for work in works:
-        side = route.source if work in (FORTH, SUM) else route.target
+        side = route.source if work in (FORTH, SUM, FORM) else route.target
         if work == ARCHIVE and route.archive is not None:
             side = route.archive.collection
         tasks += scene.tasks(route, work, partial(scene.retry, side.split, ranges))
     reached("verify.listed")
     do = {
         FORTH: _forth, BACK: _back, EXTRA: _look_up, ARCHIVE: _archive,
-        SUM: _sum, SUM_BACK: _sum_back,
+        SUM: _sum, SUM_BACK: _sum_back, FORM: _form, FORM_BACK: _form_back,
     }  # fmt: skip
     workers = 1 if route.in_process else None
     carry_out(scene, tasks, lambda task: do[task.work](walk, task), workers)
@@ -207,7 +222,8 @@ Pair: TypeAlias = tuple[Block, Block, Block | None]
 
 FORTH, BACK, EXTRA, ARCHIVE = "verify", "verify back", "verify extra", "verify archive"
 SUM, SUM_BACK = "verify sum", "verify sum back"
-WORKS = (FORTH, BACK, EXTRA, ARCHIVE, SUM, SUM_BACK)
+FORM, FORM_BACK = "verify form", "verify form back"
+WORKS = (FORTH, BACK, EXTRA, ARCHIVE, SUM, SUM_BACK, FORM, FORM_BACK)
 _COUNTED = (
     "read", "equal", "differ", "missing", "extra", "quarantined", "archived", "parts", "rechecked",
 )  # fmt: skip
@@ -446,7 +462,22 @@ def _damaged(walk: _Pass, aside: list[Value]) -> set[bytes]:
 
 
 def _sum(walk: _Pass, task: Task) -> None:
-    """Add up the blocks that the target must hold."""
+    _sum_of(walk, task, digest)
+
+
+def _form(walk: _Pass, task: Task) -> None:
+    assert isinstance(walk.target, Summing)
+    form = walk.target.form
+
+    def number(block: Block) -> int | None:
+        made = form(block)
+        return None if made is None else digest_of(made)
+
+    _sum_of(walk, task, number)
+
+
+def _sum_of(walk: _Pass, task: Task, number: Callable[[Block], int | None]) -> None:
+    """Add up the blocks that the target must hold; no further than to one without a number."""
     limit = walk.scene.planned(walk.route).page
     for page in ahead(pages(walk.source, task.range, task.position, limit, walk.scene.retry)):
         walk.scene.check()
@@ -457,8 +488,13 @@ def _sum(walk: _Pass, task: Task) -> None:
             if not walk.is_aside(block.id):
                 wanted += _expected(walk, block)
         wanted += [_unknown(id, reason) for id, reason in page.damaged if not walk.is_aside(id)]
-        done = {"read": len(ids), "equal": len(wanted), "quarantined": aside}
-        done[_KEYS] = sum(map(digest, wanted))
+        done = {"read": len(ids), "equal": len(wanted), "quarantined": aside, _KEYS: 0}
+        for block in wanted:
+            added = number(block)
+            walk.odd = walk.odd or added is None
+            done[_KEYS] += added or 0
+        if walk.odd:
+            return
         task = _checkpoint(walk, task, page.next, done)
         walk.scene.watcher.advances("verify", walk.route.cls, len(ids), page.bytes)
 
@@ -471,6 +507,16 @@ def _sum_back(walk: _Pass, task: Task) -> None:
         # What can't be read on either side is never the same as on the other.
         held = page.blocks + [_unknown(id, f"there: {reason}") for id, reason in page.damaged]
         task = _checkpoint(walk, task, page.next, {_KEYS: sum(map(digest, held))})
+
+
+def _form_back(walk: _Pass, task: Task) -> None:
+    """Add up what lies in the target as it lies there."""
+    assert isinstance(walk.target, Summing)
+    position, limit = task.position, walk.scene.planned(walk.route).page
+    while not (task.done or walk.odd):
+        walk.scene.check()
+        held, position = walk.scene.retry(walk.target.forms, task.range, position, limit)
+        task = _checkpoint(walk, task, position, {_KEYS: sum(map(digest_of, held))})
 
 
 def _checkpoint(walk: _Pass, task: Task, position: object, done: dict[str, int]) -> Task:

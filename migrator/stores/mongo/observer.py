@@ -9,6 +9,7 @@ byte by byte.
 from __future__ import annotations
 
 import datetime as dt
+import re
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from bson.codec_options import CodecOptions, DatetimeConversion
 from migrator.model import value as v
 from migrator.model.block import Block
 from migrator.model.path import parse_path
-from migrator.model.rules import Representation
+from migrator.model.rules import Representation, assemble
 from migrator.model.tags import from_carrier
 from migrator.model.value import Record, Value
 from migrator.ports import Json, Page
@@ -35,6 +36,9 @@ _DRIVER: CodecOptions[dict[str, Any]] = CodecOptions(
     uuid_representation=4,
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
 )
+
+# Names that may lie there under another: escaped ones, and those of the layout itself.
+_ODD = re.compile(r"[.%$\0]|^_|^$").search
 
 
 class MongoObserver:
@@ -53,6 +57,25 @@ class MongoObserver:
 
     def read(self, ids: Sequence[Value]) -> list[Block | None]:
         return read_blocks(self._pager, self.block, ids)
+
+    def forms(self, range_: Json, position: Json, limit: int) -> tuple[list[bytes], Json]:
+        return self._pager.batch(range_, position, limit)
+
+    def form(self, expected: Block) -> bytes | None:
+        """The document of a block that needs no tags, none of this driver's types and no name
+        but its own: as the driver writes it, where the driver reads the same again."""
+        fields = dict(expected.entries) if self._flat else assemble(expected.entries)
+        rest = {"_": fields.pop("")} if self._flat and "" in fields else {}
+        if expected.expires is not None or type(expected.id) is list or any(map(_ODD, fields)):
+            return None
+        document = {"_id": expected.id, **fields, **rest}
+        try:
+            plain = msgpack.packb(document, strict_types=True)
+            raw = bson.encode(document, codec_options=_DRIVER)
+            read = msgpack.packb(bson.decode(raw, _DRIVER))
+        except Exception:  # noqa: BLE001 - whatever they say, it is for the other reader then
+            return None
+        return raw if read == plain else None
 
     def block(self, raw: bytes) -> Block:
         """The block of a document. Raises Damaged for what can't be read."""
@@ -162,7 +185,8 @@ def _values(raw: bytes) -> Record:
 
 _OWN = frozenset((str, int, float, bool, type(None), bytes, UUID, dt.datetime))
 _MODEL: dict[type, Callable[[Any], Value]] = {
-    bson.Int64: lambda x: v.Int64(x),
+    # Beyond 32 bits a number is one of 64 bits anyway.
+    bson.Int64: lambda x: v.Int64(x) if -(2**31) <= x < 2**31 else int(x),
     bson.ObjectId: lambda x: v.ObjectId(x.binary),
     bson.Decimal128: lambda x: _decimal(x),
     bson.Binary: lambda x: v.Binary(x.subtype, bytes(x)),
