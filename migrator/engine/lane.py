@@ -379,12 +379,16 @@ class Lane:
         retry = self.scene.retry
         if scan["range"] is None:
             scan = {**scan, "range": retry(collection.split, 1)[0]}
+            if side == "source":
+                self.reconciler.list_source()
         limit = self.throttle.limit(self.scene.planned(self.route).page)
         keys, position = retry(collection.keys, scan["range"], scan["position"], limit)
         self.reconciler.keys(primary, keys, side)
         self.throttle.copied(len(keys))
         following: Json = {**scan, "position": position}
         if position is None:
+            if side == "source":
+                self.reconciler.listed_source()
             following = _scan_from_start("mirror") if scan["side"] == "primary" else None
         self._keep(primary, replace(found, scan=following))
         if following is None:

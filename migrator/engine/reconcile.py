@@ -80,6 +80,8 @@ class Reconciler:
     _at_once: bool = False
     _ledger: set[str] | None = None
     _aside: set[str] | None = None
+    # Of those, what a listing of the source has not met.
+    _unmet: set[str] | None = None
     _refused: dict[str, dict[bytes, Value]] = field(default_factory=lambda: defaultdict(dict))
 
     def wrote(self, key: Value) -> bool:
@@ -169,9 +171,26 @@ class Reconciler:
     def keys(self, primary: str, keys: Sequence[Value], listed: str) -> Done:
         """Reconcile keys that nobody touched, of a re-scan that listed them on a side."""
         touches = [Touch(key) for key in keys]
+        if listed == "source" and self._unmet is not None:
+            self._unmet.difference_update(map(quarantine_key, keys))
         if listed == primary:
             return self.touched(primary, touches)
         return self.mirrored(primary, touches)
+
+    def list_source(self) -> None:
+        """A re-scan lists the source, from its start."""
+        self._unmet = set(self._known_aside())
+
+    def listed_source(self) -> None:
+        """It has listed the source to its end: what is in quarantine and was not there is gone.
+
+        Where another process began to list it, nobody knows what that has met.
+        """
+        gone, self._unmet = self._unmet, None
+        for key in gone or ():
+            self._leave(key)
+        if gone:
+            log.info("gone from the source, and from quarantine", keys=len(gone))
 
     # ------------------------------------------------------------------ one batch
 
@@ -443,14 +462,18 @@ class Reconciler:
         self.scene.retry(self.scene.control.set_aside, self.scene.run.id, item)
         if self._aside is not None:
             self._aside.add(item.key)
+        if self._unmet is not None:
+            self._unmet.discard(item.key)
         log.warning("quarantined", key=item.shown, path=path, reason=reason)
 
     def _take_up(self, keys: Sequence[Value]) -> None:
         """A later write of a key takes it out of quarantine."""
-        aside = self._known_aside()
-        for key in aside.intersection(map(quarantine_key, keys)):
-            self.scene.control.take_up(self.scene.run.id, self.route.number, key)
-            aside.discard(key)
+        for key in self._known_aside().intersection(map(quarantine_key, keys)):
+            self._leave(key)
+
+    def _leave(self, key: str) -> None:
+        self.scene.retry(self.scene.control.take_up, self.scene.run.id, self.route.number, key)
+        self._known_aside().discard(key)
 
     def _known_aside(self) -> set[str]:
         """The keys in quarantine; asked once, for nobody but the owner of a live run changes it."""

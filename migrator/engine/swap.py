@@ -156,11 +156,30 @@ def _refuse_unlike(mirror: Mirror, to: str, terms: SwapTerms) -> None:
     """Raise Waiting where the mirror lacks something that nobody accepted."""
     scene, revision = mirror.scene, mirror.scene.plan.revision
     aside = {q.shown for q in scene.control.quarantined(scene.run.id)}
+    if to == "source":
+        aside -= _left_out(mirror)
     _accepted(aside, terms, "in quarantine", f"migrator quarantine list {revision}")
     if to == "source":
         _accepted({q.shown for q in mirror.live.ledger()}, terms, "not written back", "mend them")
     if any(lane.scanning for lane in mirror.lanes):
         raise Waiting("a re-scan is not done", hint=f"watch it: migrator status {revision}")
+
+
+def _left_out(mirror: Mirror) -> set[str]:
+    """The keys that the cut-over left out by name: they lie where a rollback goes back to.
+
+    The next cut-over asks for them again: what they hold may have been written since.
+    """
+    armed = [event["detail"] for event in mirror.scene.control.events(mirror.run.id, "armed")]
+    terms = [msgspec.convert(each, _Armed) for each in armed]
+    there = [each for each in terms if each.to == "target"]
+    return set(there[-1].accept_keys) if there else set()
+
+
+class _Armed(SwapTerms, frozen=True, kw_only=True):
+    """The terms of an attempt, as they stand in the log."""
+
+    to: str
 
 
 def _gates(mirror: Mirror, to: str, terms: SwapTerms) -> None:

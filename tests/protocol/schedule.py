@@ -526,6 +526,11 @@ class Schedule:
         return self.phase is phase
 
     @property
+    def control(self) -> Control:
+        """The control database, for who has nothing to do with any process."""
+        return self._plain
+
+    @property
     def phase(self) -> Phase:
         return self._plain.run(self._run).phase
 

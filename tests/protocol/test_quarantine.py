@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from migrator.model.phase import Phase
+from migrator.state import quarantine_key
 from tests.protocol.schedule import Schedule, World, equal, level, reach
 
 Patch = pytest.MonkeyPatch
@@ -75,6 +77,31 @@ def test_the_owner_that_set_a_block_aside_leaves_it_alone_after_the_flip(
     _is_apart(schedule)
 
 
+def test_what_a_cut_over_left_out_by_name_is_not_asked_for_by_a_rollback(
+    monkeypatch: Patch,
+) -> None:
+    schedule = _left_out(monkeypatch)
+    schedule.accepts = []
+    assert schedule.ask(Phase.SHADOW_READ), schedule.why
+    _is_apart(schedule)
+
+    # What it holds may have been written since.
+    assert not schedule.ask(Phase.CUT_OVER)
+    assert f"1 blocks are in quarantine: Game:{ASIDE}" in schedule.why
+
+
+def test_a_rollback_asks_for_what_is_in_quarantine_since_the_cut_over(monkeypatch: Patch) -> None:
+    schedule = _left_out(monkeypatch)
+    schedule.accepts = []
+    control, run = schedule.control, schedule.control.runs()[0]
+    old = control.quarantined(run.id)[0]
+    schedule.world.servers["source"].blocks["9"] = {"": {"n": 9}}
+    control.set_aside(run.id, replace(old, key=quarantine_key("9"), shown="Game:9"))
+
+    assert not schedule.ask(Phase.SHADOW_READ)
+    assert "1 blocks are in quarantine: Game:9" in schedule.why
+
+
 def test_a_block_that_is_mended_after_a_rollback_goes_over(monkeypatch: Patch) -> None:
     schedule = _left_out(monkeypatch)
     reach(schedule, Phase.SHADOW_READ)
@@ -83,6 +110,40 @@ def test_a_block_that_is_mended_after_a_rollback_goes_over(monkeypatch: Patch) -
 
     assert schedule.aside() == []
     equal(schedule.world)
+
+
+@pytest.mark.parametrize("phase", [Phase.SHADOW_READ, Phase.CUT_OVER])
+def test_a_block_that_is_deleted_while_its_feed_is_lost_leaves_quarantine(
+    phase: Phase, monkeypatch: Patch
+) -> None:
+    schedule = _left_out(monkeypatch, hook=True)
+    world = schedule.world
+    reach(schedule, phase)
+    world.servers["source"].remove(ASIDE)
+    _source_is_lost(world)
+    schedule.settle()
+
+    assert schedule.aside() == []
+    assert ASIDE not in world.held("source")
+
+
+def test_a_block_that_is_set_aside_behind_a_re_scan_stays_in_quarantine(monkeypatch: Patch) -> None:
+    schedule = level(monkeypatch)
+    schedule.page = 1
+    world = schedule.world
+    world.put(ASIDE, large=True)
+    schedule.settle()
+    world.servers["source"].remove(ASIDE)
+    _source_is_lost(world)
+
+    # The listing has passed its key by the time that the application writes it again.
+    def writes() -> None:
+        world.put(ASIDE, large=True)
+
+    world.script["keys"] = lambda: world.script.update(read=writes)
+    schedule.settle()
+
+    assert schedule.aside() == [f"Game:{ASIDE}"]
 
 
 # ---------------------------------------------------------------------- once the primary has it
