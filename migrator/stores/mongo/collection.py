@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bson import json_util
 from bson.raw_bson import RawBSONDocument
-from pymongo.errors import CollectionInvalid
+from pymongo.errors import CollectionInvalid, OperationFailure
 
 from migrator.errors import Refused
 from migrator.exchange import Change
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from pymongo.database import Database
 
 Decode = Callable[[bytes], Block]
+
+IDENTITY = ("admin", "system.version")
+"""Where a server that is one shard of a cluster says so: database and collection."""
 
 
 def options_of(at: At) -> tuple[str, str | None]:
@@ -131,7 +134,20 @@ class MongoCollection:
         info = self._info()
         if info is None:
             return []
-        return facts.findings(info, self._indexes(), self._expires)
+        return facts.findings(info, self._indexes(), self._expires, self._shard())
+
+    def _shard(self) -> str:
+        """The name of the shard that answers, where it is no router in front of all; or nothing."""
+        with edge(self._where):
+            if self._database.command("hello").get("msg") == "isdbgrid":
+                return ""
+        try:
+            database, name = IDENTITY
+            versions = self._database.client.get_database(database).get_collection(name)
+            found = versions.find_one({"_id": "shardIdentity"})
+        except OperationFailure:
+            return ""  # whoever may not ask is not told
+        return str(found.get("shardName", "?")) if found else ""
 
     def count(self) -> int:
         with edge(self._where):

@@ -95,9 +95,16 @@ def needs_tag(value: Value) -> Held | None:
 
 
 def findings(
-    info: Mapping[str, Any], indexes: Mapping[str, Any], expires: str | None
+    info: Mapping[str, Any], indexes: Mapping[str, Any], expires: str | None, shard: str = ""
 ) -> Iterable[tuple[str, str, str]]:
     """Severity, code and text of what a plan should tell of a collection."""
+    if shard:
+        yield (
+            "accept",
+            "mongodb-shard",
+            f"the server is one shard ({shard}) of a cluster: it lacks what others hold, and may "
+            "have orphans, copies of what moved on to them; give the URL of a mongos",
+        )
     kind, options = info.get("type", "collection"), info.get("options", {})
     if kind != "collection":
         yield "error", "mongodb-type", f"it is a {kind}; only plain collections can be moved"
