@@ -54,3 +54,20 @@ class Exchanging(Protocol):
 
         False where it is not, with nothing written. Raises as ``write`` and ``patch`` do.
         """
+
+
+@runtime_checkable
+class ExchangingAlone(Protocol):
+    """A collection whose exchanges and plain writes miss each other; beside ``Exchanging``.
+
+    Who exchanges there writes in no other way while others may.
+    """
+
+    @property
+    def exchanging_alone(self) -> bool:
+        """Whether that is so."""
+
+
+def exchanges_alone(collection: object) -> bool:
+    """Whether an application's writes to a collection all have to be exchanges."""
+    return isinstance(collection, ExchangingAlone) and collection.exchanging_alone

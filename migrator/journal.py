@@ -174,8 +174,8 @@ class Brackets(Protocol):
     def open(self, key: Value, *, deleted: bool = False) -> Json:
         """Say, durably, that a key is about to be written."""
 
-    def close(self, bracket: Json) -> None:
-        """Say that the write behind a bracket is done."""
+    def close(self, bracket: Json, *, undone: bool = False) -> None:
+        """Say that the write behind a bracket is done; ``undone`` where nothing was written."""
 
 
 @runtime_checkable

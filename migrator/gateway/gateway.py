@@ -189,12 +189,12 @@ class Gateway:
         new = Aggregate(id, changes.record_of(value, name(here.cls, id)), expires)
 
         def write(sides: Sides) -> bool:
-            if expected is not ANY or sides.translates:
+            if sides.translates or sides.by_exchange:
                 return False
             sides.primary.write([sides.stored(new, None)])
             return True
 
-        if not self._send(here, id, write):
+        if not (_plainly(here, expected) and self._send(here, id, write)):
             self._change(here, id, lambda _: new, expected)
         return self._done(here, Found(id, value, expires), wait)
 
@@ -251,16 +251,17 @@ class Gateway:
     def delete(self, id: Value, *, expected: Expected = ANY, wait: bool = False) -> None:
         """Remove an aggregate; one that is not there is no error, unless it was expected."""
         here = self._here
-        if expected is ANY:
 
-            def remove(sides: Sides) -> None:
-                (block,) = sides.primary.read([id]) if not sides.by_key else (Block(id, {}),)
-                if block is not None:
-                    sides.primary.delete([Address(id, block.place)])
+        def remove(sides: Sides) -> bool:
+            if sides.by_exchange:
+                return False
+            (block,) = sides.primary.read([id]) if not sides.by_key else (Block(id, {}),)
+            if block is not None:
+                sides.primary.delete([Address(id, block.place)])
+            return True
 
-            self._send(here, id, remove, deleted=True)
-        else:
-            self._change(here, id, lambda _: None, expected)
+        if not (_plainly(here, expected) and self._send(here, id, remove, deleted=True)):
+            self._change(here, id, lambda _: None, expected, deleted=True)
         if wait:
             self._wait(here, id)
 
@@ -326,6 +327,7 @@ class Gateway:
         expected: Expected,
         *,
         once: bool = False,
+        deleted: bool = False,
     ) -> Found:
         """Read, change, exchange; again where somebody was faster.
 
@@ -359,7 +361,7 @@ class Gateway:
             return after if sides.primary.exchange(id, held, made) else None
 
         for attempt in range(_TRIES):
-            done = self._send(here, id, try_, once=once)
+            done = self._send(here, id, try_, once=once, deleted=deleted)
             if done is not None:
                 return done
             time.sleep(min(0.05, 0.0005 * attempt))
@@ -418,6 +420,11 @@ def _in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_in_child)
+
+
+def _plainly(here: Opened, expected: Expected) -> bool:
+    """Whether a write of a whole aggregate is to be tried without a condition."""
+    return expected is ANY and not here.sides(here.follower.standing).by_exchange
 
 
 def _found(here: Opened, sides: Sides, block: Block | None) -> Found | None:

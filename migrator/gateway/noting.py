@@ -8,6 +8,7 @@ from types import TracebackType
 import structlog
 
 from migrator.errors import MigratorError, Transient
+from migrator.gateway.errors import Conflict
 from migrator.gateway.follower import Moved
 from migrator.journal import Brackets
 from migrator.model.value import Value
@@ -33,6 +34,11 @@ class Noting:
         self._bracket: Json = None
         self._until: float | None = None
         self._doubtful = False
+        self._undone = False
+
+    def undone(self) -> None:
+        """Nothing was written, and so nothing was deleted."""
+        self._undone = True
 
     def doubt(self) -> None:
         """A request of this write may live on: its bracket stays open."""
@@ -41,14 +47,15 @@ class Noting:
     def __enter__(self) -> None:
         if self._brackets is None:
             return
-        self._until, self._doubtful = None, False
+        self._until, self._doubtful, self._undone = None, False, False
         began = boot_clock()
         self._bracket = self._brackets.open(self._id, deleted=self._deleted)
         self._until = began + self._brackets.life - MARGIN
         try:
             self.check()
         except Moved:
-            self._close()  # nothing was written
+            self._undone = True
+            self._close()
             raise
 
     def check(self) -> None:
@@ -66,6 +73,8 @@ class Noting:
         if self._brackets is None:
             return
         self._until = None
+        if isinstance(error, Conflict):
+            self._undone = True
         known = error is None or (isinstance(error, MigratorError) and not _unknown(error))
         if known and not self._doubtful:
             self._close()
@@ -74,7 +83,7 @@ class Noting:
         assert self._brackets is not None
         try:
             # Without what checks a write's sendings: this has to be sent, fence or not.
-            Context().run(self._brackets.close, self._bracket)
+            Context().run(self._brackets.close, self._bracket, undone=self._undone)
         except MigratorError as problem:
             # The write is done, and its touch is there: an open one, which takes longer.
             log.warning("bracket not closed", error=str(problem).partition("\n")[0])

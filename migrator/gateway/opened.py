@@ -12,6 +12,7 @@ import structlog
 from migrator import revisions
 from migrator.bootstrap import Stores
 from migrator.errors import DoesNotFit, MigratorError, Refused
+from migrator.exchange import exchanges_alone
 from migrator.gateway.follower import Follower, Terms
 from migrator.gateway.shadowing import ShadowReading
 from migrator.journal import OTHER, Bracketed, Brackets, journal_name, note_of
@@ -64,6 +65,11 @@ class Sides:
     def apart(self) -> bool:
         """Whether entries of the primary can be written one by one."""
         return self._facts.entries
+
+    @property
+    def by_exchange(self) -> bool:
+        """Whether all writes of the primary go by exchange, conditional or not."""
+        return exchanges_alone(self.primary)
 
     @property
     def by_key(self) -> bool:

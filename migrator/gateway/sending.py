@@ -48,7 +48,8 @@ class Sending(Retry):
         self._noting.doubt()
 
     def send(self, write: Callable[[Sides], T], sides: Sides) -> T:
-        """Carry a write out. Raises Moved where it is to be begun anew."""
+        """Carry a write out; what it gives is false where nothing was written. Raises Moved where
+        it is to be begun anew."""
         return self(self._try, write, sides)
 
     def _try(self, write: Callable[[Sides], T], sides: Sides) -> T:
@@ -56,6 +57,8 @@ class Sending(Retry):
         try:
             with self._noting:
                 done = write(sides)
+                if not done:
+                    self._noting.undone()
         except Transient as error:
             if error.unknown:
                 self._doubt()

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import FeedLost
+from migrator.gateway.errors import Conflict
+from migrator.gateway.noting import Noting
 from migrator.journal import Bracketed, Brackets, Feed
 from migrator.model.block import Aggregate, cut
 from migrator.ports import Store
@@ -98,6 +100,19 @@ class TestJournal(FeedPromises, LayoutPromises, NotePromises):
         assert feed.poll(1.2) is None
         brackets.close(first)
         assert list(until(feed, mark).keys) == ["first"]
+
+    def test_what_did_not_take_place_is_no_delete(self, here: Followable) -> None:
+        brackets = noted(here)
+        done, undone = Noting(brackets, "gone", True), Noting(brackets, "kept", True)
+        with done:
+            pass
+        with undone:
+            undone.undone()
+        with pytest.raises(Conflict), Noting(brackets, "expected", True):
+            raise Conflict("it is no longer what was read")
+        here.journal.mark(mark := fresh("mark"))
+        seen = until(here.journal.open(here.start), mark)
+        assert seen.keys == {"gone": True, "kept": False, "expected": False}
 
 
 def followed_at(run: str) -> object:

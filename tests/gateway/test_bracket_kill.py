@@ -29,7 +29,7 @@ def killed_at(where: type, step: str, config: Path, key: str) -> None:
         signal.alarm(120)
         try:
             with opened(config) as games:
-                setattr(where, step, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+                setattr(where, step, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
                 games.put(key, {"n": 1})
         finally:
             os._exit(1)

@@ -98,9 +98,8 @@ def config(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture
-def writers(config: Path, request: pytest.FixtureRequest) -> Iterator[list[Writer]]:
-    whole = "cassandra" in request.node.name
-    started = [Writer(config, name, whole=whole).start() for name in ("a", "b")]
+def writers(config: Path) -> Iterator[list[Writer]]:
+    started = [Writer(config, name).start() for name in ("a", "b")]
     yield started
     for writer in started:
         if not writer.waited:

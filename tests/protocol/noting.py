@@ -162,13 +162,13 @@ class World:
             self._put(bucket, id, [key, state, deleted])
         else:
             self.step()
-            _, state, bucket, id = values
+            _, state, deleted, bucket, id = values
             names = self.state.names
             self.tell("gateway.close")
             self.closes_late = self.state.names > names
             row = self.table.get(struct.unpack(">q", bucket)[0], {}).get(id)
             if row is not None:
-                row[1] = state
+                row[1:] = [state, deleted]
 
     def _opens(self, bucket: bytes, id: bytes) -> None:
         self.tell("gateway.open")

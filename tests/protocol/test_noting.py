@@ -30,10 +30,10 @@ def _never_looks(patch: pytest.MonkeyPatch) -> None:
 
 
 def _closes_alone(patch: pytest.MonkeyPatch) -> None:
-    def close(self: CassandraBrackets, bracket: list[object]) -> None:
+    def close(self: CassandraBrackets, bracket: list[object], *, undone: bool) -> None:
         bucket, id = bracket[:2]
         assert isinstance(bucket, int)
-        self._table.close(bucket, bytes.fromhex(str(id)))
+        self._table.close(bucket, bytes.fromhex(str(id)), deleted=bool(bracket[3]) and not undone)
 
     patch.setattr(CassandraBrackets, "close", close)
 

@@ -13,6 +13,8 @@ from cassandra.protocol import ErrorMessage
 from migrator.errors import DoesNotFit, MigratorError, Terminal, Transient
 from migrator.model.value import Value, show
 
+# An error of newer servers that the driver has no class for.
+_CAS_UNKNOWN = 0x1700
 _LATER = ("overloaded", "bootstrapping", "is not ready")
 _TOO_LARGE = ("too large", "exceeds", "maximum size", "larger than")
 # What is wrong with the table, and so with every block.
@@ -65,6 +67,13 @@ def translated(
                 where=where,
                 unknown=writing,
                 hint="it is tried again, with the same write time; smaller pages help a slow node",
+            )
+        case ErrorMessage() if error.code == _CAS_UNKNOWN:
+            return Transient(
+                f"a lightweight transaction has no known end: {text}",
+                where=where,
+                unknown=writing,
+                hint="what lies there is read before anything is sent again",
             )
         case ConnectionException() | OSError():
             return Transient(

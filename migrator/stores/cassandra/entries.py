@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from migrator.errors import Refused
+from migrator.exchange import Change
 from migrator.model import json_text as codec
 from migrator.model.block import Address, Block, Patch
 from migrator.model.move import At
@@ -18,6 +19,7 @@ from migrator.model.value import Value
 from migrator.ports import Held, Json, Observer, Page, Statistics
 from migrator.retry import request
 from migrator.stores.cassandra import entries_facts as facts
+from migrator.stores.cassandra.entries_exchange import Exchanger
 from migrator.stores.cassandra.entries_form import RESERVED, Form, PartitionForm, RowForm, unpack
 from migrator.stores.cassandra.entries_read import Decoder, Observing, Reader, key_of
 from migrator.stores.cassandra.entries_write import Writer
@@ -94,6 +96,10 @@ class EntriesCollection(Live):
         wire, node = self._wire, self._node
         where = self.cls, self.where
         return Writer(wire, self._form, self._table, self._reader, node, where, self._pristine)
+
+    @cached_property
+    def _exchanger(self) -> Exchanger:
+        return Exchanger(self._wire, self._form, self._table, self._reader, self._writer)
 
     # ------------------------------------------------------------ the collection itself
 
@@ -197,6 +203,12 @@ class EntriesCollection(Live):
     def delete(self, addresses: Sequence[Address]) -> None:
         """Remove blocks; those that are not there are no error."""
         self._writer.delete([address.id for address in addresses])
+
+    exchanging_alone = True
+
+    def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        """Change a block that still is ``held``, by a lightweight transaction."""
+        return self._exchanger.exchange(id, held, change)
 
     # ------------------------------------------------------------ what fits
 

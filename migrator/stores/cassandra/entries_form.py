@@ -2,7 +2,8 @@
 
 A form says which table it needs, what of it is read, and which statements change a block. All
 values are JSON text with their tags beside them; keys and access paths are text. ``version`` is
-the stamp of the last write of a block (R10), and what a conditional write asks for.
+what a conditional write asks for: the stamp of the last write of a block (R10) or, where that was
+a lightweight transaction, a number below zero that was drawn for it.
 """
 
 from __future__ import annotations
@@ -30,13 +31,16 @@ class Raw:
     expires: int | None = None
     stamp: int = 0
     size: int = 0
+    version: int | None = None
 
 
 @dataclass(slots=True)
 class Change:
     """What a write does to a block: cells to put, names to remove, deadline, stamp and TTL.
 
-    ``before`` is what lies there, so that only what is there needs a tombstone.
+    ``before`` is what lies there, so that only what is there needs a tombstone. ``version`` makes
+    it a lightweight transaction that leaves this version where that of ``before`` is there; its
+    stamp is then the server's.
     """
 
     key: bytes
@@ -46,11 +50,41 @@ class Change:
     stamp: int
     ttl: bytes
     before: Raw
+    version: int | None = None
 
     @property
     def deadline(self) -> Any:
         """The column of the deadline: null only where one has to go."""
         return None if self.expires is None else number(self.expires)
+
+    @property
+    def left(self) -> bytes:
+        """The version that it leaves."""
+        return number(self.stamp if self.version is None else self.version)
+
+    @property
+    def using(self) -> tuple[str, list[Any]]:
+        """The words for its stamp and TTL, and their values."""
+        if self.version is not None:
+            return "USING TTL ?", [self.ttl]
+        return "USING TIMESTAMP ? AND TTL ?", [number(self.stamp), self.ttl]
+
+    @property
+    def stamped(self) -> tuple[str, list[Any]]:
+        """As ``using``, for what removes."""
+        return (
+            ("", []) if self.version is not None else (" USING TIMESTAMP ?", [number(self.stamp)])
+        )
+
+    @property
+    def condition(self) -> tuple[str, list[Any]]:
+        """What its first statement asks for."""
+        return ("", []) if self.version is None else asked(self.before)
+
+
+def asked(before: Raw) -> tuple[str, list[Any]]:
+    """The condition that the version still is what was read."""
+    return " IF version = ?", [None if before.version is None else number(before.version)]
 
 
 class Form(Protocol):
@@ -72,6 +106,9 @@ class Form(Protocol):
     def change(self, name: str, change: Change) -> list[Statement]:
         """The statements of one step that change a block."""
 
+    def removal(self, name: str, before: Raw) -> list[Statement]:
+        """Those of a lightweight transaction that removes a block which still is as it was."""
+
 
 def number(value: int) -> bytes:
     """A bigint."""
@@ -88,12 +125,29 @@ def size_of(rows: Sequence[Row]) -> int:
     return sum(len(data) for row in rows for data in row if data is not None)
 
 
+def _raw(
+    key: Bytes,
+    fields: Mapping[bytes, tuple[Bytes, Bytes]],
+    expires: Bytes,
+    version: Bytes,
+    rows: Sequence[Row],
+) -> Raw:
+    left = integer(version)
+    stamp, size = max(0, left or 0), size_of(rows)
+    return Raw(key or b"", dict(fields), integer(expires), stamp, size, left)
+
+
 class PartitionForm:
     """A partition for a block, a clustering row for each entry."""
 
     single = False
     columns: tuple[str, ...] = ("block", "expires", "version", "entry", "value", "tags")
-    held: tuple[str, ...] = (*columns[:4], "writetime(value)", "writetime(tags)")
+    held: tuple[str, ...] = (
+        *columns[:4],
+        "writetime(value)",
+        "writetime(tags)",
+        "writetime(version)",
+    )
 
     def table(self, name: str) -> str:
         return (
@@ -103,8 +157,8 @@ class PartitionForm:
 
     def gather(self, rows: Sequence[Row], unpack: Unpack) -> Raw:
         key, expires, version = rows[0][:3]
-        fields = {row[3]: row[4:] for row in rows if row[3] is not None}
-        return Raw(key or b"", fields, integer(expires), integer(version) or 0, size_of(rows))  # type: ignore[arg-type]
+        fields = {row[3]: (row[4], row[5]) for row in rows if row[3] is not None}
+        return _raw(key, fields, expires, version, rows)
 
     def there(self, rows: Sequence[Row]) -> Raw:
         found = self.gather(rows, unpack)
@@ -113,36 +167,46 @@ class PartitionForm:
         return found
 
     def change(self, name: str, change: Change) -> list[Statement]:
-        stamp, ttl = number(change.stamp), change.ttl
+        (using, used), (stamped, stamp) = change.using, change.stamped
+        condition, wanted = change.condition
         head = ["version = ?"]
-        values: list[Any] = [stamp, ttl, stamp]
+        values: list[Any] = [*used, change.left]
         if change.expires is not None or change.before.expires is not None:
             head.append("expires = ?")
             values.append(change.deadline)
         statements = [
             Statement(
-                f"UPDATE {name} USING TIMESTAMP ? AND TTL ? SET {', '.join(head)} "  # noqa: S608
-                "WHERE block = ?",
-                [*values, change.key],
+                f"UPDATE {name} {using} SET {', '.join(head)} "  # noqa: S608
+                f"WHERE block = ?{condition}",
+                [*values, change.key, *wanted],
             )
         ]
-        using = "USING TIMESTAMP ? AND TTL ?"
         plain = f"INSERT INTO {name} (block, entry, value) VALUES (?, ?, ?) {using}"  # noqa: S608
         noted = f"INSERT INTO {name} (block, entry, value, tags) VALUES (?, ?, ?, ?) {using}"  # noqa: S608
         for entry, (value, tags) in change.put.items():
             if tags is None and change.before.fields.get(entry, (None, None))[1] is None:
-                statements.append(Statement(plain, [change.key, entry, value, stamp, ttl]))
+                statements.append(Statement(plain, [change.key, entry, value, *used]))
             else:
-                values = [change.key, entry, value, tags, stamp, ttl]
-                statements.append(Statement(noted, values))
+                statements.append(Statement(noted, [change.key, entry, value, tags, *used]))
         statements += [
             Statement(
-                f"DELETE FROM {name} USING TIMESTAMP ? WHERE block = ? AND entry = ?",  # noqa: S608
-                [stamp, change.key, entry],
+                f"DELETE FROM {name}{stamped} WHERE block = ? AND entry = ?",  # noqa: S608
+                [*stamp, change.key, entry],
             )
             for entry in change.remove
         ]
         return statements
+
+    def removal(self, name: str, before: Raw) -> list[Statement]:
+        condition, wanted = asked(before)
+        # A condition on a static column goes with what removes static columns alone.
+        return [
+            Statement(
+                f"DELETE version FROM {name} WHERE block = ?{condition}",
+                [before.key, *wanted],
+            ),
+            Statement(f"DELETE FROM {name} WHERE block = ?", [before.key]),  # noqa: S608
+        ]
 
 
 class RowForm:
@@ -155,7 +219,7 @@ class RowForm:
         names = tuple(map(quoted, declared.values()))
         # ENTRIES is a word of CQL.
         self.columns = ("block", "expires", "version", '"entries"', "tags", *names)
-        self.held = self.columns
+        self.held = (*self.columns, "writetime(version)")
 
     def table(self, name: str) -> str:
         more = "".join(f"{quoted(column)} text, " for column in self._declared.values())
@@ -165,24 +229,28 @@ class RowForm:
         )
 
     def gather(self, rows: Sequence[Row], unpack: Unpack) -> Raw:
-        key, expires, version, entries, tags, *declared = rows[0]
+        key, expires, version, entries, tags, *more = rows[0]
+        declared = more[: len(self._declared)]
         held = dict(unpack(entries) if entries else {})
         for entry, value in zip(self._declared, declared, strict=True):
             if value is not None:
                 held[entry] = value
         notes = unpack(tags) if tags else {}
         fields = {entry: (value, notes.get(entry)) for entry, value in held.items()}
-        return Raw(key or b"", fields, integer(expires), integer(version) or 0, size_of(rows))  # type: ignore[arg-type]
+        return _raw(key, fields, expires, version, rows)
 
     def there(self, rows: Sequence[Row]) -> Raw:
-        return self.gather(rows, unpack)
+        found = self.gather(rows, unpack)
+        found.stamp = max(found.stamp, integer(rows[0][-1]) or 0)
+        return found
 
     def change(self, name: str, change: Change) -> list[Statement]:
-        stamp = number(change.stamp)
+        (using, used), (stamped, stamp) = change.using, change.stamped
+        condition, wanted = change.condition
         gone = set(change.remove)
         put = {entry: cell for entry, cell in change.put.items() if entry not in self._declared}
         notes = {entry: tags for entry, (_, tags) in change.put.items() if tags is not None}
-        parts: list[tuple[str, Any]] = [("version = ?", stamp)]
+        parts: list[tuple[str, Any]] = [("version = ?", change.left)]
         if change.expires is not None or change.before.expires is not None:
             parts.append(("expires = ?", change.deadline))
         if put:
@@ -196,9 +264,9 @@ class RowForm:
                 parts.append((f"{quoted(column)} = ?", value))
         statements = [
             Statement(
-                f"UPDATE {name} USING TIMESTAMP ? AND TTL ? SET "  # noqa: S608
-                f"{', '.join(text for text, _ in parts)} WHERE block = ?",
-                [stamp, change.ttl, *(value for _, value in parts), change.key],
+                f"UPDATE {name} {using} SET "  # noqa: S608
+                f"{', '.join(text for text, _ in parts)} WHERE block = ?{condition}",
+                [*used, *(value for _, value in parts), change.key, *wanted],
             )
         ]
         removed = [
@@ -209,12 +277,18 @@ class RowForm:
         if removed:
             statements.append(
                 Statement(
-                    f"UPDATE {name} USING TIMESTAMP ? SET "  # noqa: S608
+                    f"UPDATE {name}{stamped} SET "  # noqa: S608
                     f"{', '.join(text for text, _ in removed)} WHERE block = ?",
-                    [stamp, *(pack_list(names) for _, names in removed), change.key],
+                    [*stamp, *(pack_list(names) for _, names in removed), change.key],
                 )
             )
         return statements
+
+    def removal(self, name: str, before: Raw) -> list[Statement]:
+        condition, wanted = asked(before)
+        return [
+            Statement(f"DELETE FROM {name} WHERE block = ?{condition}", [before.key, *wanted])  # noqa: S608
+        ]
 
     @staticmethod
     def _stale_tags(change: Change, gone: set[bytes], notes: Mapping[bytes, bytes]) -> list[bytes]:

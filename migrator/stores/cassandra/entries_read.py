@@ -197,20 +197,20 @@ class Reader:
 
     def read(self, keys: Sequence[bytes]) -> list[Block | None]:
         """The blocks of some keys, in their order; None where there is none."""
-        blocks: list[Block | None] = []
-        for key, raw in zip(keys, self.raw(keys), strict=True):
-            if raw is None or expired(raw):
-                blocks.append(None)
-                continue
-            try:
-                blocks.append(self._decoder.block(raw))
-            except Damaged as error:
-                raise DamagedBlock(
-                    f"{show(self._decoder.id(key))} can't be read: {error}",
-                    where=self._where,
-                    hint="mend or remove it with the application that wrote it",
-                ) from None
-        return blocks
+        return [self.block(raw) for raw in self.raw(keys)]
+
+    def block(self, raw: Raw | None) -> Block | None:
+        """The block of what lies under a key; None where there is none."""
+        if raw is None or expired(raw):
+            return None
+        try:
+            return self._decoder.block(raw)
+        except Damaged as error:
+            raise DamagedBlock(
+                f"{show(self._decoder.id(raw.key))} can't be read: {error}",
+                where=self._where,
+                hint="mend or remove it with the application that wrote it",
+            ) from None
 
     def _gather(self, rows: Sequence[Row]) -> Raw:
         return self._form.gather(rows, self._decoder.unpack)

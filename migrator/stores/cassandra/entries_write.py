@@ -61,7 +61,7 @@ class Writer:
         self._table = table
         self._reader = reader
         self._node = node
-        self._cls, self._where = where
+        self._cls, self.where = where
         self._pristine = pristine
 
     # ------------------------------------------------------------ what fits
@@ -69,13 +69,13 @@ class Writer:
     def encode(self, block: Block) -> Encoded:
         """A block as bytes. Raises DoesNotFit where it has no form here, of whatever size."""
         if not block.entries:
-            self._unfit(block.id, "", "a block has no entry")
-        key, cells = self._key(block.id), self._cells(block.id, block.entries)
+            self.unfit(block.id, "", "a block has no entry")
+        key, cells = self.key(block.id), self.cells(block.id, block.entries)
         size = len(key) + sum(
             16 + len(name) + len(value) + len(tags or b"") for name, (value, tags) in cells.items()
         )
         if len(cells) > MAX_ENTRIES:
-            self._unfit(block.id, "", f"it has {len(cells):,} entries; {MAX_ENTRIES:,} fit")
+            self.unfit(block.id, "", f"it has {len(cells):,} entries; {MAX_ENTRIES:,} fit")
         if block.expires is not None:
             self._check_deadline(block.id, block.expires)
         return Encoded(block, key, cells, size)
@@ -83,45 +83,49 @@ class Writer:
     def _check_deadline(self, id: Value, expires: int) -> None:
         if expires - time.time() * 1000 > MAX_TTL * 1000:
             why = "its deadline is more than 20 years away, the longest that Cassandra keeps"
-            self._unfit(id, EXPIRES, why)
+            self.unfit(id, EXPIRES, why)
         if expires > self._node.latest_expiry:
-            self._unfit(id, EXPIRES, AFTER_2038)
+            self.unfit(id, EXPIRES, AFTER_2038)
 
-    def _fitting(self, block: Block) -> Encoded:
+    def fitting(self, block: Block) -> Encoded:
+        """As ``encode``. Raises DoesNotFit also for what is too large for one write."""
         each = self.encode(block)
         if each.size > MAX_BYTES:
             why = f"it has {each.size:,} bytes, over the {MAX_BYTES:,} of one write"
-            self._unfit(block.id, "", why)
+            self.unfit(block.id, "", why)
         return each
 
-    def _key(self, id: Value) -> bytes:
+    def key(self, id: Value) -> bytes:
+        """A block key as its column holds it. Raises DoesNotFit."""
         try:
             key = key_of(id)
         except codec.UNFIT as error:
-            self._unfit(id, "", f"it can't be a key: {error}")
+            self.unfit(id, "", f"it can't be a key: {error}")
         if len(key) > MAX_KEY:
-            self._unfit(id, "", f"its key has {len(key):,} bytes; {MAX_KEY:,} fit")
+            self.unfit(id, "", f"its key has {len(key):,} bytes; {MAX_KEY:,} fit")
         return key
 
-    def _cells(self, id: Value, entries: Entries) -> dict[bytes, Cell]:
+    def cells(self, id: Value, entries: Entries) -> dict[bytes, Cell]:
+        """Entries as cells, by their names. Raises DoesNotFit."""
         cells: dict[bytes, Cell] = {}
         for path, value in entries.items():
             try:
-                name = _name(path)
+                name = name_of(path)
                 text, tags = codec.dump(value)
             except codec.UNFIT as error:
-                self._unfit(id, path, f"{path or 'it'} can't be held: {error}")
+                self.unfit(id, path, f"{path or 'it'} can't be held: {error}")
             if len(name) > MAX_KEY:
-                self._unfit(id, path, f"the name of an entry has {len(name):,} bytes")
+                self.unfit(id, path, f"the name of an entry has {len(name):,} bytes")
             cells[name] = text.encode(), None if tags is None else tags.encode()
         return cells
 
-    def _unfit(self, id: Value, path: str, why: str) -> NoReturn:
+    def unfit(self, id: Value, path: str, why: str) -> NoReturn:
+        """Say what of a block can't be held."""
         raise DoesNotFit(
             f"{block_name(self._cls, id)}: {why}",
             key=id,
             path=path,
-            where=self._where,
+            where=self.where,
             hint="change it, or set oversize='quarantine' on the move",
         )
 
@@ -129,7 +133,7 @@ class Writer:
 
     def write(self, blocks: Sequence[Block]) -> int:
         """Put whole blocks; the bytes sent. Raises DoesNotFit before anything is written."""
-        by_key = {each.key: each for each in map(self._fitting, blocks)}
+        by_key = {each.key: each for each in map(self.fitting, blocks)}
         before = list(self._reader.there(list(by_key)))
         pairs = [
             (each, old or Raw(each.key)) for each, old in zip(by_key.values(), before, strict=True)
@@ -137,7 +141,7 @@ class Writer:
         self._wire.run(self._putting(*pair) for pair in pairs)
         if not self._pristine.holds:
             new = [pair for pair, old in zip(pairs, before, strict=True) if old is None]
-            until_seen(new, self._hidden, self._put_later, self._where)
+            until_seen(new, self._hidden, self._put_later, self.where)
         return sum(each.size for each in by_key.values())
 
     def _hidden(self, put: Sequence[tuple[Encoded, Raw]]) -> list[tuple[Encoded, Raw]]:
@@ -181,7 +185,7 @@ class Writer:
 
     def delete(self, ids: Sequence[Value]) -> None:
         """Remove blocks; those that are not there are no error."""
-        by_key = {self._key(id): id for id in ids}
+        by_key = {self.key(id): id for id in ids}
         found = [raw for raw in self._reader.there(list(by_key)) if raw is not None]
         self._wire.run(self._removing(by_key[raw.key], raw) for raw in found)
 
@@ -200,25 +204,25 @@ class Writer:
     def patch(self, patches: Sequence[Patch]) -> None:
         """Set and remove entries. Raises Terminal for a block that is not there."""
         for patch in patches:
-            key, cells = self._key(patch.id), self._cells(patch.id, patch.set)
-            names = set(map(_name, patch.unset))
+            key, cells = self.key(patch.id), self.cells(patch.id, patch.set)
+            names = set(map(name_of, patch.unset))
             (before,) = self._reader.there([key])
             if before is None or not before.fields or expired(before):
                 raise Terminal(
                     f"there is no block {block_name(self._cls, patch.id)}",
-                    where=self._where,
+                    where=self.where,
                     hint="put the whole block first",
                 )
             gone = [name for name in names if name in before.fields and name not in cells]
             if len(gone) == len(before.fields) and not cells:
-                self._unfit(patch.id, "", "a block has no entry")
+                self.unfit(patch.id, "", "a block has no entry")
             if cells or gone:
                 change = partial(self._change, before, cells, gone, before.expires)
                 self._wire.run([_unit(patch.id, change)])
 
 
 @lru_cache(maxsize=65_536)
-def _name(path: str) -> bytes:
+def name_of(path: str) -> bytes:
     """What the entry at an access path is called. Raises one of UNFIT."""
     return codec.to_text(path).encode()
 

@@ -80,12 +80,12 @@ class _Table:
         self.run(statement)
         return bucket, id
 
-    def close(self, bucket: int, id: bytes) -> None:
+    def close(self, bucket: int, id: bytes, *, deleted: bool) -> None:
         def statement() -> Statement:
             return Statement(
-                f"UPDATE {self.table} USING TIMESTAMP ? SET state = ? "  # noqa: S608
+                f"UPDATE {self.table} USING TIMESTAMP ? SET state = ?, deleted = ? "  # noqa: S608
                 "WHERE bucket = ? AND id = ?",
-                [self._stamp(), _CLOSED, _big(bucket), id],
+                [self._stamp(), _CLOSED, bytes([deleted]), _big(bucket), id],
             )
 
         self.run(statement)
@@ -119,10 +119,11 @@ class CassandraBrackets:
             raise Transient(error.what, where=error.where, hint=error.hint) from error
         return [bucket, id.hex(), text, deleted]
 
-    def close(self, bracket: Json) -> None:
+    def close(self, bracket: Json, *, undone: bool = False) -> None:
         assert isinstance(bracket, list)
         bucket, id, key, deleted = bracket
-        self._table.close(bucket, bytes.fromhex(id))
+        deleted = deleted and not undone
+        self._table.close(bucket, bytes.fromhex(id), deleted=deleted)
         if self._table.now() - bucket > LIFE:
             # Where its writer slept it may have been reaped: closing always adds a touch (R8).
             self._table.put(key, _CLOSED, deleted=deleted)

@@ -28,8 +28,9 @@ class Live:
         self._pristine.holds = False  # whoever is followed writes, and deletes
 
         def settle(key: Value) -> None:
-            strong = type(mine)(_Strong(self._node), mine.cls, mine.at)
-            strong.read([key])
+            # What a transaction began and did not end is carried out by such a read, or never.
+            for wire in (self._node.wire.serially(), self._node.wire.strongest()):
+                type(mine)(_Reading(self._node, wire), mine.cls, mine.at).read([key])
 
         return CassandraJournal(self._node, mine.where, name, settle)
 
@@ -46,11 +47,12 @@ class Live:
         return CassandraNote(self._node, cast("Any", self).where, name)
 
 
-class _Strong:
-    """A node whose reads ask every replica."""
+class _Reading:
+    """A node whose reads are of another strength."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, wire: Wire) -> None:
         self._node = node
+        self.wire = wire
 
     @property
     def name(self) -> str:
@@ -59,10 +61,6 @@ class _Strong:
     @property
     def keyspace(self) -> str:
         return self._node.keyspace
-
-    @property
-    def wire(self) -> Wire:
-        return self._node.wire.strongest()
 
     @property
     def latest_expiry(self) -> int:

@@ -178,6 +178,16 @@ class Wire:
         with edge(self._where):
             return list(future.result())
 
+    def transact(self, id: Value, statements: Sequence[Statement]) -> bool:
+        """Carry out one lightweight transaction of a block; whether its condition held.
+
+        It is sent once: who sends it again has to find out first what became of it (R6, R12).
+        """
+        check()
+        with edge(self._where, writing=True, key=id):
+            ((applied, *_),) = list(self._session.execute(self._together(statements)))
+        return bool(applied == b"\x01")
+
     def run(self, units: Iterable[Unit]) -> None:
         """Carry out units of writing, many at once.
 
