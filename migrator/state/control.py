@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import secrets
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,8 +29,10 @@ from migrator.model.phase import Phase
 from migrator.model.value import Value
 from migrator.ports import StoreSettings
 from migrator.state import tables as t
+from migrator.write_ahead import write_ahead
 
 HEAD = "0006"
+_BUSY_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -462,7 +465,7 @@ def _engine(settings: StoreSettings) -> Engine:
             file = Path(settings.root, url.database)
             file.parent.mkdir(parents=True, exist_ok=True)
             url = url.set(database=str(file))
-        engine = sa.create_engine(url, connect_args={"timeout": 30})
+        engine = sa.create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
         sa.event.listen(engine, "connect", _set_up_sqlite)
         return engine
     if url.get_backend_name() != "postgresql":
@@ -483,10 +486,9 @@ def _engine(settings: StoreSettings) -> Engine:
 
 
 def _set_up_sqlite(connection: object, _record: object) -> None:
-    cursor = cast("sa.engine.interfaces.DBAPIConnection", connection).cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.close()
+    raw = cast("sqlite3.Connection", connection)
+    write_ahead(raw, _BUSY_SECONDS)
+    raw.execute("PRAGMA synchronous = FULL")
 
 
 def _version(c: Connection) -> str | None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
 
-from migrator import commands
+from migrator import commands, write_ahead
 from migrator.errors import MigratorError, Refused, Waiting
 from migrator.state import control, tables
 from tests.engine.games import contents, fill, game, make_project, source, target
@@ -80,6 +84,57 @@ def test_several_first_starts_at_once(config: Path) -> None:
     for thread in threads:
         thread.join()
     assert errors == []
+
+
+def test_processes_that_make_the_control_database_at_once_wait_for_each_other(
+    on_sqlite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = on_sqlite.parent / ".migrator" / "test.db"
+    file.parent.mkdir()
+    here, there = os.pipe()
+    begins, go = os.pipe()
+    told: list[float] = []
+
+    def waits(seconds: float) -> None:
+        if not told:
+            os.write(there, b".")
+        told.append(seconds)
+        time.sleep(seconds)
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=waits)
+    monkeypatch.setattr(write_ahead, "time", clock)
+
+    def opens() -> None:
+        os.read(begins, 1)
+        with commands.Project(on_sqlite, "test") as project:
+            project.control.runs()
+
+    # Made before the file is opened here: SQLite's own notes of locks outlive a fork.
+    children = [_child(opens) for _ in range(2)]
+    os.close(there)
+    with closing(sqlite3.connect(file, isolation_level=None)) as holder:
+        # Where somebody is about to write, SQLite switches to WAL or fails, at once.
+        holder.execute("BEGIN IMMEDIATE")
+        os.write(go, b"..")
+        waiting = os.read(here, 1) + os.read(here, 1)  # less, where one of them ends
+        holder.execute("COMMIT")
+    for end in (here, begins, go):
+        os.close(end)
+    assert waiting == b".."
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0, 0]
+
+
+def _child(work: Callable[[], None]) -> int:
+    """Another process, which ends with 0 where the work could be done."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return pid
 
 
 def test_a_file_that_is_no_database_is_told(on_sqlite: Path) -> None:

@@ -24,6 +24,7 @@ from migrator.ports import StoreSettings
 from migrator.stores.sql.errors import edge
 from migrator.stores.sql.options import Dialect, Options, dialect_of, read_options, read_url
 from migrator.stores.sql.pings import ping_seldom
+from migrator.write_ahead import write_ahead
 
 _MYSQL_MODE = (
     "STRICT_TRANS_TABLES,STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,"
@@ -156,7 +157,7 @@ class Database:
             if patience is not None:
                 raw.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
             if not self._wal:
-                raw.execute("PRAGMA journal_mode = WAL")
+                write_ahead(raw, self.options.lock_timeout if patience is None else patience)
                 self._wal = True
             raw.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
             try:

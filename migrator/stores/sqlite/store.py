@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -27,6 +26,7 @@ from migrator.ports import (
 )
 from migrator.stores.sqlite.codec import LENGTH, NESTING
 from migrator.stores.sqlite.collection import EntriesCollection
+from migrator.write_ahead import write_ahead
 
 FORMAT = 1
 _APPLICATION_ID = 0x4D494752
@@ -218,20 +218,6 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch a new file to WAL; SQLite does not wait by itself where others do so too."""
-    deadline = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-        else:
-            return
-
-
 def _prepare(connection: sqlite3.Connection, path: Path, name: str) -> None:
     # One transaction, so that a file in the making by another process is seen before or after.
     connection.execute("BEGIN")
@@ -252,7 +238,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, name: str) -> None:
             hint="use the version of migrator that wrote it, or a newer one",
         )
     if not mine:
-        _write_ahead(connection)
+        write_ahead(connection, _BUSY_SECONDS)
         # AUTOINCREMENT: the number of a dropped collection must not name another one.
         connection.executescript(
             f"BEGIN IMMEDIATE;"
