@@ -21,6 +21,7 @@ def open_store(settings: StoreSettings) -> Store:
     """
     try:
         import hiredis  # noqa: F401 - comes with the extra
+        import orjson  # noqa: F401 - this, too
         import redis  # noqa: F401
     except ImportError:
         raise Terminal(

@@ -9,6 +9,7 @@ from migrator.errors import MigratorError, Refused
 from migrator.exchange import Change, is_still
 from migrator.journal import Journal, Note
 from migrator.model.block import Address, Block, Patch
+from migrator.model.canonical import equal
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value
@@ -141,6 +142,30 @@ class Reader:
             raise unreadable(names.shown(key), error, self._wire.where) from None
 
 
+class Matcher(Reader):
+    """The verifier's reader, which also tells without decoding what lies there as expected."""
+
+    def match(self, expected: Sequence[Block]) -> list[Block | None]:
+        from migrator.stores.redis.matching import matcher
+
+        matches = matcher(self._form)
+        blocks: list[Block | None] = []
+        for start in range(0, len(expected), _CHUNK):
+            chunk = expected[start : start + _CHUNK]
+            keys = [self._form.key(block.id) for block in chunk]
+            for block, key, raw in zip(chunk, keys, self._form.read(keys), strict=True):
+                if isinstance(raw, Raw) and self._is_at(key, block.id) and matches(block, raw):
+                    blocks.append(block)
+                else:
+                    blocks.append(self._block(key, raw, strict=False))
+        return blocks
+
+    def _is_at(self, key: bytes, id: Value) -> bool:
+        """Whether a key is read as that of this block."""
+        found = self.id(key)
+        return found == id if type(found) is type(id) is str else equal(found, id)
+
+
 class RedisCollection:
     """The blocks of one class, each under the key ``collection:id``."""
 
@@ -265,7 +290,7 @@ class RedisCollection:
         from migrator.stores.redis.observer import observed
 
         decode = observed(self._form, self.at.rules(self.cls))
-        return Reader(self._wire, self._form, names.observed_id, decode)
+        return Matcher(self._wire, self._form, names.observed_id, decode)
 
     # ------------------------------------------------------------ writing
 

@@ -8,7 +8,7 @@ from migrator.errors import DoesNotFit
 from migrator.model.block import Block
 from migrator.model.canonical import encode, equal
 from migrator.model.value import Kind, Record, Value
-from migrator.ports import Capabilities
+from migrator.ports import Capabilities, Matching
 from migrator.testing.contract.case import ContractCase, by_capability
 from migrator.testing.contract.harness import (
     Harness,
@@ -150,8 +150,12 @@ class ObserverPromises(Harness):
         place.collection.write([block])
         (copied,) = place.collection.read([block.id])
         assert_same(copied, block)
-        (observed,) = place.collection.observer().read([block.id])
+        observer = place.collection.observer()
+        (observed,) = observer.read([block.id])
         assert observed is None or not equal(observed.entries, block.entries)
+        if isinstance(observer, Matching):
+            (observed,) = observer.match([block])
+            assert observed is None or not equal(observed.entries, block.entries)
         monkeypatch.undo()
         store, mended = place.again()
         try:
