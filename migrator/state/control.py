@@ -436,7 +436,13 @@ def translate(error: sa.exc.DBAPIError) -> Failed:
         error.connection_invalidated or "locked" in text or "connect" in text
     ):
         return Transient(text, where=where, unknown=True)
-    hint = "free disk space, then run the same command again" if "full" in text else ""
+    hints = {
+        "full": "free disk space, then run the same command again",
+        "disk I/O": "check the disk and what is free on it, then run the same command again",
+        "readonly": "give the user who runs migrator the right to write it",
+        "unable to open": "check that its folder is there and may be written",
+    }
+    hint = next((hint for word, hint in hints.items() if word in text), "")
     return Terminal(text, where=where, hint=hint)
 
 

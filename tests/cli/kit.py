@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -112,6 +113,17 @@ class Project:
             cwd=self.root, env=self.environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+
+    def on_a_full_disk(self, size: int, *words: str) -> Answer:
+        """A call in a process of its own, for which no file may grow beyond so many bytes."""
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        done = subprocess.run(
+            [sys.executable, "-m", "migrator", *words],
+            cwd=self.root, env=self.environment, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, limit)),
+        )  # fmt: skip
+        return Answer(done.returncode, done.stdout, done.stderr)
 
     def done(self, *words: str) -> Answer:
         """A call that must succeed."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from tests.cli.kit import ROUNDS, SETTINGS, Answer, Project, one_line
+from tests.cli.kit import ROUNDS, SETTINGS, Answer, Project, new_shop, one_line
 
 
 def refused(answer: Answer) -> str:
@@ -87,6 +87,15 @@ def test_a_wrong_password_that_the_server_asks_for(shop: Project, mariadb_url: s
     told = failed(shop("plan"))
     assert "denied" in told
     assert "hunter2" not in told
+
+
+def test_mongodb_that_does_not_answer(shop: Project) -> None:
+    url = "mongodb://127.0.0.1:1/games?serverSelectionTimeoutMS=300"
+    shop.write("migrator.toml", SETTINGS.replace("embedded:///docs.db", url))
+    told = failed(shop("plan"))
+    assert told.startswith("failed: docs")
+    assert "127.0.0.1:1" in told
+    assert "check that it runs" in told
 
 
 def test_a_missing_table(shop: Project) -> None:
@@ -256,6 +265,25 @@ def test_a_target_that_is_no_database(shop: Project) -> None:
     (shop.root / "docs.db").write_bytes(b"this is no database" * 100)
     told = failed(shop("apply", "0001", "--yes"))
     assert "docs" in told
+
+
+@leaves
+def test_a_full_disk(tmp_path: Path) -> None:
+    """Under the target, under the control database, under a plan: the same command mends it."""
+    shop = new_shop(tmp_path / "large", games=1_500)
+    shop.done("plan")
+    told = failed(shop.on_a_full_disk(16_000, "apply", "0001", "--yes"))
+    assert told.startswith("failed: control database: ")
+    assert "run the same command again" in told
+    (shop.root / "plans/0001.dev.json").unlink()
+    assert shop.on_a_full_disk(1_000, "plan", "-o", "p.json").code == 1
+    assert not (shop.root / "p.json").exists()
+    told = failed(shop.on_a_full_disk(100_000, "apply", "0001", "--yes"))
+    assert told.startswith("failed: docs:games: ")
+    assert "run the same command again" in told
+    assert "1,500 blocks equal on both sides" in shop.done("apply", "0001", "--yes").out
+    copied = [e for e in shop.done("log", "0001", "--format", "json").json if "read" in e["detail"]]
+    assert copied[0]["detail"]["read"] == 1_500
 
 
 @leaves
