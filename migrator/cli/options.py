@@ -113,12 +113,13 @@ def swap_options(command: F) -> F:
         bound: float,
         lag: float,
         shadow_reads: int,
+        why: str,
         **more: Any,
     ) -> Any:
         from migrator.commands import SwapTerms
 
         terms = SwapTerms(
-            hook=hook, gateways=gateways, bound=bound, lag=lag, shadow_reads=shadow_reads
+            hook=hook, gateways=gateways, bound=bound, lag=lag, shadow_reads=shadow_reads, why=why
         )
         return command(*args, swap=terms, **more)
 
@@ -126,6 +127,10 @@ def swap_options(command: F) -> F:
     seconds = click.FloatRange(0, min_open=True)
     for decorate in reversed(
         [
+            click.option(
+                "--why", metavar="TEXT", default="",
+                help="Why something is accepted: a word for the record of the run.",
+            ),
             click.option(
                 "--hook", metavar="COMMAND", default="",
                 help="Stops the applications' writes, and lets them go on: MIGRATOR_EVENT is "

@@ -47,7 +47,7 @@ def apply(
     if made.live:
         return apply_live(project, made, until, terms, watcher, stop)
     with under_lease(project, made.revision, watcher, stop, terms, made) as engine:
-        return applied(engine.apply(until, terms.accept_keys), engine.verified)
+        return applied(engine.apply(until, terms.accept_keys, terms.swap.why), engine.verified)
 
 
 @contextmanager

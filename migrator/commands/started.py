@@ -147,9 +147,12 @@ def _begin(project: Project, made: Plan, terms: Terms) -> Run:
         made.revision, made.fingerprint, encode_plan(made).decode(), claims(project, made),
         made.live,
     )  # fmt: skip
-    accepted = [f.code for f in made.to_accept if f.code in terms.accept]
+    accepted = [f for f in made.to_accept if f.code in terms.accept]
     if accepted:
-        project.control.record(run.id, "accepted", codes=accepted)
+        codes, found = [f.code for f in accepted], [f.text for f in accepted]
+        project.control.record_accepted(
+            run.id, "accepted", terms.swap.why, codes=codes, found=found
+        )
     return run
 
 

@@ -46,8 +46,8 @@ class Engine:
     def run(self) -> Run:
         return self.scene.run
 
-    def apply(self, until: Phase, accepted_keys: Collection[str] = ()) -> Run:
-        """Go on to a phase, at most to ``cut_over``.
+    def apply(self, until: Phase, accepted_keys: Collection[str] = (), why: str = "") -> Run:
+        """Go on to a phase, at most to ``cut_over``; ``why`` keys are accepted is for the record.
 
         Raises Mismatch where the sides differ, Waiting for keys in quarantine that nobody
         accepted, Interrupted where it was stopped.
@@ -58,7 +58,7 @@ class Engine:
             Phase.DUAL_WRITE: self.dual_write,
             Phase.BACKFILLED: self.backfill,
             Phase.SHADOW_READ: self.verify,
-            Phase.CUT_OVER: lambda: self.cut_over(accepted_keys),
+            Phase.CUT_OVER: lambda: self.cut_over(accepted_keys, why),
         }
         for phase, step in steps.items():
             if self.run.phase.rank < phase.rank <= until.rank:
@@ -134,13 +134,13 @@ class Engine:
         if self.run.phase is Phase.BACKFILLED:
             self._reach(Phase.SHADOW_READ)
 
-    def cut_over(self, accepted_keys: Collection[str] = ()) -> None:
+    def cut_over(self, accepted_keys: Collection[str] = (), why: str = "") -> None:
         """Make the target the primary.
 
         Raises Waiting for quarantined keys that were not accepted by name, and Mismatch where
         the run was rolled back before and the sides have drifted apart since.
         """
-        aside = [q.shown for q in self.scene.control.quarantined(self.run.id)]
+        aside = {q.shown: q.reason for q in self.scene.control.quarantined(self.run.id)}
         unaccepted = sorted(set(aside) - set(accepted_keys))
         if unaccepted:
             more = "" if len(unaccepted) <= 5 else f" and {len(unaccepted) - 5} more"
@@ -150,7 +150,10 @@ class Engine:
                 f"{self.scene.plan.revision}; or accept each by name: --accept-key KEY",
             )
         if aside:
-            self.scene.control.record(self.run.id, "accepted keys", keys=sorted(aside))
+            keys, reasons = sorted(aside), sorted(set(aside.values()))
+            self.scene.control.record_accepted(
+                self.run.id, "accepted keys", why, keys=keys, found=reasons
+            )
         if not self.verified:
             self.verify()
         for route in self.scene.routes:

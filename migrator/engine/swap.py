@@ -42,7 +42,7 @@ class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What was answered beside a request. ``bound`` and ``lag`` are seconds; ``hook`` is a
     command that stops the applications' writes and lets them go on, ``gateways`` says that all
     of them write by the gateway; ``shadow_reads`` is how many different keys must have been
-    found the same on both sides."""
+    found the same on both sides; ``why`` is said for the record, beside what is accepted."""
 
     accept_keys: tuple[str, ...] = ()
     drop_target: bool = False
@@ -53,6 +53,7 @@ class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
     lag: float = LAG
     dry_run: bool = False
     shadow_reads: int = 0
+    why: str = ""
 
 
 class Swap(msgspec.Struct, frozen=True, kw_only=True):

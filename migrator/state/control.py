@@ -352,6 +352,10 @@ class Control:
         with self.transaction() as c:
             _append(c, run, event, detail)
 
+    def record_accepted(self, run: str, event: str, why: str, **detail: object) -> None:
+        """As ``record``, of what somebody accepted, and why where that was said."""
+        self.record(run, event, **detail, **({"why": why} if why else {}))
+
     def events(
         self, run: str, event: str | None = None, last: int | None = None
     ) -> list[dict[str, object]]:

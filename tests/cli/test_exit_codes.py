@@ -72,9 +72,12 @@ def test_0_where_the_keys_in_quarantine_are_accepted_by_name(shop: Project) -> N
     shop.convert("player", "quarantine")
     shop("apply", "0001", "--yes", "--accept", "E103")
     assert shop("apply", "0001", "--accept-key", "Game:2").code == 5
-    done = shop.done("apply", "0001", "--accept-key", "Game:3")
+    done = shop.done("apply", "0001", "--accept-key", "Game:3", "--why", "a bot's")
     assert "docs:games is the primary now" in done.out
-    assert "keys=Game:3" in shop.done("log", "0001").out
+    told = shop.done("log", "0001").out
+    assert "keys=Game:3" in told
+    assert "why=a bot's" in told
+    assert "found=player is text that is not the plain form of a whole number" in told
 
 
 def test_3_where_the_script_is_no_longer_that_of_the_run(shop: Project) -> None:

@@ -249,10 +249,19 @@ def test_quarantined_keys_are_accepted_by_name(tmp_path: Path) -> None:
         fill(source(project), [(str(n), game(n)) for n in range(5)])
         _put_deep(project)
         plan = commands.plan(project, "0001")
-        terms = commands.Terms(accept=["E102"], accept_keys=["Game:deep"])
+        swap = commands.SwapTerms(why="nobody plays it")
+        terms = commands.Terms(accept=["E102"], accept_keys=["Game:deep"], swap=swap)
         assert commands.apply(project, plan, terms=terms).verified[0].quarantined == 1
         events = {e["event"]: e["detail"] for e in commands.events(project, "0001")}
-        assert events["accepted keys"] == {"keys": ["Game:deep"]}
+        (reason,) = {q.reason for q in commands.quarantine(project, "0001")}
+        assert events["accepted keys"] == {
+            "keys": ["Game:deep"],
+            "found": [reason],
+            "why": "nobody plays it",
+        }
+        assert events["accepted"]["codes"] == ["E102"]
+        assert events["accepted"]["found"] == [f.text for f in plan.to_accept]
+        assert events["accepted"]["why"] == "nobody plays it"
         put(target(project), "born", game(9))
         commands.rollback(project, "0001", carry_back=True)
         assert len(source(project).keys(source(project).split(1)[0], None, 100)[0]) == 7
