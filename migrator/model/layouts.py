@@ -143,17 +143,27 @@ def item(
     billing: Literal["on-demand", "provisioned"] = "on-demand",
     read_units: int = 0,
     write_units: int = 0,
+    split: bool | int = False,
 ) -> Layout:
     """Describe a table of DynamoDB with an item for each block (layout ``item``).
 
     ``key`` names the key attribute, with its type where that is not text (``"id:N"``); ``expires``
     the TTL attribute. ``attributes`` are made of others for the indexes, by template
     (``{"gsi1pk": "GENRE#{genre}"}``); ``indexes`` come from ``index``. A provisioned table takes
-    its units per second.
+    its units per second. ``split`` lays a block that is too large for an item into an item
+    collection beside (layout ``item-split``), as a move with ``oversize="split"`` does; a number
+    says from how many bytes on.
     """
-    return _dynamodb(
-        "item", {"key": key}, expires, attributes, indexes, billing, read_units, write_units
-    )
+    name = "item-split" if split else "item"
+    own = {"key": key} if isinstance(split, bool) else {"key": key, "most": split}
+    return _dynamodb(name, own, expires, attributes, indexes, billing, read_units, write_units)
+
+
+def splitting(layout: Layout) -> Layout | None:
+    """The layout that splits what is too large for this one; None where there is none."""
+    if layout.name in ("item", "item-split"):
+        return Layout("item-split", layout.options)
+    return None
 
 
 def item_collection(
@@ -234,12 +244,16 @@ def _call(layout: Layout) -> str:
     given = dict(layout.options)
     if not given:
         return _literal(layout.name)
-    if layout.name not in ("item", "item-collection"):
+    if layout.name not in ("item", "item-collection", "item-split"):
         return f"Layout({_literal(layout.name)}, {_literal(given)})"
-    first = given.pop("key" if layout.name == "item" else "pk", None)
+    first = given.pop("pk" if layout.name == "item-collection" else "key", None)
     texts = [] if first is None else [_literal(first)]
+    most = given.pop("most", True)
     told = {name: option for name, option in given.items() if option != _USUAL.get(name)}
     texts += [f"{name}={_literal(option)}" for name, option in told.items()]
+    if layout.name == "item-split":
+        texts.append(f"split={most}")
+        return f"item({', '.join(texts)})"
     return f"{layout.name.replace('-', '_')}({', '.join(texts)})"
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from migrator.model.evolution import Evolution, MergeIn, Regrouping
 
 Nulls: TypeAlias = Literal["null", "absent"]
-Oversize: TypeAlias = Literal["refuse", "quarantine", "archive"]
-OVERSIZE: tuple[Oversize, ...] = ("refuse", "quarantine", "archive")
+Oversize: TypeAlias = Literal["refuse", "quarantine", "archive", "split"]
+OVERSIZE: tuple[Oversize, ...] = ("refuse", "quarantine", "archive", "split")
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,8 @@ class Move:
     ``references`` declares by path pattern which values refer to which class: ``"Game"`` for a
     bare identifier, ``"Game:"`` for text that holds ``Game:id``. ``sensitive`` are paths whose
     values are never shown. ``oversize`` says what happens to a block that does not fit: refuse
-    the run, set it aside in quarantine, or put it into the ``archive`` as it lies in the source.
+    the run, set it aside in quarantine, put it into the ``archive`` as it lies in the source, or
+    split it: then the target's layout is the one that lays large blocks out in parts.
     ``archive`` also takes what an evolution leaves out and is told to keep. ``tagged`` says
     whether values that the target has no type for may travel tagged: anywhere, nowhere, or at
     and below some paths. ``identifier`` is the path that repeats the block key inside the
@@ -199,7 +200,11 @@ class Move:
     def __post_init__(self) -> None:
         target = self.target
         # The loader of scripts, which knows file and line, tells of a target that is none.
-        if not isinstance(target, At) or target.tables is None:
+        if not isinstance(target, At):
+            return
+        if self.oversize == "split" and isinstance(target.layout, Layout):
+            self._split(target, target.layout)
+        if target.tables is None:
             return
         if target.references or self.evolve:
             return
@@ -207,3 +212,13 @@ class Move:
         bare = {path: cls.removesuffix(":") for path, cls in self.references.items()}
         referring = At(target.store, target.tables, target.representation, references=bare)
         object.__setattr__(self, "target", referring)
+
+    def _split(self, target: At, layout: Layout) -> None:
+        """Name the layout that splits, so that later scripts find the class in it."""
+        from migrator.model.layouts import splitting
+
+        if target.tables is None and (found := splitting(layout)) is not None:
+            there = At(
+                target.store, target.collection, target.representation, found, target.references
+            )
+            object.__setattr__(self, "target", there)

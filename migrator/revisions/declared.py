@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from migrator.errors import MigratorError, Refused
 from migrator.model.evolution import Evolution, MergeIn, Regrouping
 from migrator.model.evolution.regroup import divide
+from migrator.model.layouts import splitting
 from migrator.model.move import OVERSIZE, At, Layout, Move, Tables
 from migrator.model.path import parse_path
 from migrator.model.rules import Any_, parse_pattern
@@ -132,6 +133,8 @@ def _check_texts(move: Move, refuse: Callable[..., Refused]) -> None:
             f"oversize is {move.oversize!r}",
             f"it is one of: {', '.join(OVERSIZE)}",
         )
+    if move.oversize == "split":
+        _check_split(move, refuse)
     if move.tagged not in ("accept", "refuse"):
         if isinstance(move.tagged, str) or not isinstance(move.tagged, Collection):
             raise refuse(
@@ -147,6 +150,17 @@ def _check_texts(move: Move, refuse: Callable[..., Refused]) -> None:
             parse_path(move.identifier)
         except ValueError as error:
             raise refuse(f"identifier: {error}") from None
+
+
+def _check_split(move: Move, refuse: Callable[..., Refused]) -> None:
+    """Whether the target's layout has a way to lay large blocks out in parts."""
+    layout = move.target.layout
+    if layout is None or splitting(layout) is None:
+        named = "no layout of it is named" if layout is None else f"it has the layout {layout.name}"
+        raise refuse(
+            f'oversize="split": {move.target} has no way to split a block; {named}',
+            'split goes by DynamoDB\'s layout item:  target=At("dynamo", "Player", layout=item())',
+        )
 
 
 def _check_archive(move: Move, refuse: Callable[..., Refused]) -> None:

@@ -109,6 +109,13 @@ PLACES = (
         "item-collection",
         lambda name: {"pk": "GAME#{id}", **_expires(name)},
     ),
+    # Of most games with rounds some are large here.
+    Place(
+        "dynamodb-split",
+        "dynalite",
+        "item-split",
+        lambda name: {"most": 500, **_expires(name)},
+    ),
     Place("cassandra-partition", "cassandra", "partition"),
     Place("cassandra-row", "cassandra", "row"),
     Place("cassandra-table", "cassandra", "table", _table),

@@ -116,6 +116,18 @@ def test_a_run_takes_the_capacity_that_was_planned(shop: Shop, layout: str) -> N
         assert_as_counted(project, plan)
 
 
+def test_both_tables_of_a_split_take_what_was_planned(shop: Shop) -> None:
+    with opened(shop, "item('id', split=500)") as project:
+        plan = commands.plan(project, "0001")
+        (told,) = [f.text for f in plan.findings if f.code == "dynamodb-split"]
+        assert told.startswith("7 blocks are over the 500 bytes of an item")
+        planned, begun = only(plan), spent(project)
+        commands.apply(project, plan, until=Phase.BACKFILLED)
+        copied = spent(project)
+        assert copied[0] - begun[0] == planned.write
+        assert copied[1] - begun[1] <= planned.read <= 2 * (copied[1] - begun[1]) + 5
+
+
 def test_what_is_put_together_is_listed_and_then_read_by_its_keys(shop: Shop) -> None:
     at = At("there", kit.fresh("capacity"))
     group = 'Bucket("readings", by={"day": "day"}, keep="id")'

@@ -19,7 +19,7 @@ from migrator.stores.dynamodb.live import Keys, Live, item_keys
 from migrator.stores.dynamodb.options import GATHERED, REST, SIDE, Options
 from migrator.stores.dynamodb.patching import Patcher
 from migrator.stores.dynamodb.ranges import after, segments, unreadable
-from migrator.stores.dynamodb.table import Table, put, remove
+from migrator.stores.dynamodb.table import Table, Write, put, remove
 from migrator.stores.dynamodb.wire import Wire
 
 Decode = Callable[[Item], Block]
@@ -147,6 +147,17 @@ class ItemCollection(Live):
         for block in blocks:
             item, raw = self._shape.encode(block)
             writes.append(put(self._table.key_of(item), raw, str(block.id)))
+        return self.send(writes)
+
+    def written(self, block: Block) -> Write | None:
+        """The request that puts a block; None where it is too large for an item."""
+        encoded = self._shape.encoded(block)
+        if encoded is None:
+            return None
+        return put(self._table.key_of(encoded[0]), encoded[1], str(block.id))
+
+    def send(self, writes: Sequence[Write]) -> int:
+        """Carry out requests; the bytes sent."""
         self._table.write_many(writes)
         return sum(write.bytes for write in writes)
 
@@ -193,11 +204,30 @@ class ItemCollection(Live):
         name = self.cls.upper().replace("{", "{{").replace("}", "}}")
         return Layout(GATHERED, {"pk": f"{name}#{{id}}", **given})
 
+    def is_large(self, block: Block) -> bool:
+        """Whether a block is too large for an item. Raises DoesNotFit for what has none at all."""
+        return sizes.item_size(self._shape.item(block)) > self._table.options.most
+
+    def held(self, ids: Sequence[Value]) -> list[Value]:
+        """Those of some keys that have an item."""
+        name, type_ = self._table.options.hash.name, self._table.options.hash.type
+        at = {self._table.key_of(key): (id, key) for id, key in _keyed(name, type_, ids)}
+        found = self._table.get_many(
+            [key for _, key in at.values()],
+            ProjectionExpression="#k",
+            ExpressionAttributeNames={"#k": name},
+        )
+        return [at[self._table.key_of(item)][0] for item in found]
+
     def needs_tag(self, value: Value) -> Held | None:
         return facts.needs_tag(value)
 
     def same_key(self, id: Value) -> Value:
         return keys.same(id, self._table.options.hash.type)
+
+
+def _keyed(name: str, type_: str, ids: Sequence[Value]) -> Iterable[tuple[Value, Item]]:
+    return [(id, {name: keys.hold(id, type_)[0]}) for id in ids]
 
 
 def read_page(table: Table, decode: Decode, range_: Json, position: Json, limit: int) -> Page:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from migrator.model.value import Kind, Value, kind_of
 from migrator.ports import Capabilities, Cost, Held, How, LayoutFacts, Limits
 from migrator.stores.dynamodb import codec, keys, sizes
-from migrator.stores.dynamodb.options import GATHERED, ITEM
+from migrator.stores.dynamodb.options import GATHERED, ITEM, SPLIT
 
 DEFAULT_LAYOUT = ITEM
 
@@ -67,6 +67,26 @@ LAYOUTS = {
             name_bytes=sizes.RANGE_BYTES // 4,
             nesting=sizes.NESTING,
             batch_blocks=100,
+            batch_bytes=16 * 1024 * 1024,
+        ),
+    ),
+    SPLIT: LayoutFacts(
+        effective=False,
+        unit="item; of a block over 400 KB as in item-collection",
+        version="_migrator.version",
+        costs={
+            "get": Cost(1, "the key; of a large block also the keys beside"),
+            "get_entries": Cost(1, "the key and the names of the entries"),
+            "put": Cost(2, "the block, and its key beside"),
+            "update": Cost(2, "the entries; of a large block as in item-collection"),
+            "append": Cost(2, "the entry; of a large block as in item-collection"),
+            "delete": Cost(2, "the key in both tables"),
+        },
+        limits=Limits(
+            entry_bytes=sizes.ITEM_BYTES,
+            name_bytes=sizes.RANGE_BYTES // 4,
+            nesting=sizes.NESTING,
+            batch_blocks=sizes.BATCH_WRITES,
             batch_bytes=16 * 1024 * 1024,
         ),
     ),

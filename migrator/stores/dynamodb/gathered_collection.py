@@ -349,6 +349,14 @@ class GatheredCollection(Live):
         seen = zip(heads, self._walker.look_all(list(heads)), strict=True)
         return {place for place, each in seen if each is not None}
 
+    def headed(self, ids: Sequence[Value]) -> list[Value]:
+        """Those of some keys under which a head lies, be it that of a block on its way."""
+        places = self._shape.places
+        at = {places.of_id(id): id for id in ids}
+        heads = [places.key(place, place.prefix + places.head) for place in at]
+        found = map(places.find, self._table.get_many(heads, **self._key_request()))
+        return [at[each.place] for each in found if each is not None]
+
     def patch(self, patches: Sequence[Patch]) -> None:
         for patch in patches:
             for path, value in patch.set.items():

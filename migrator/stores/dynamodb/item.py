@@ -96,11 +96,18 @@ class ItemShape:
 
     def encode(self, block: Block) -> tuple[Item, bytes]:
         """The item of a block, also as JSON. Raises DoesNotFit where there can't be one."""
-        item = self.item(block)
+        encoded = self.encoded(block)
+        if encoded is None:
+            raise self.too_large(block, sizes.item_size(self.item(block)))
+        return encoded
+
+    def encoded(self, block: Block) -> tuple[Item, bytes] | None:
+        """As ``encode``; None where the block is too large for an item."""
+        item, most = self.item(block), self.options.most
         raw = _encode(item)
         # JSON is longer than what the service counts, so most need no counting.
-        if len(raw) > sizes.ITEM_BYTES and (size := sizes.item_size(item)) > sizes.ITEM_BYTES:
-            raise self.too_large(block, size)
+        if len(raw) > most and sizes.item_size(item) > most:
+            return None
         return item, raw
 
     def too_large(self, block: Block, size: int) -> DoesNotFit:
@@ -111,7 +118,8 @@ class ItemShape:
             block.id,
             f"an item of {size:,} bytes is over the limit of {sizes.ITEM_BYTES:,}",
             largest,
-            "cut it into entries of their own and use layout item-collection",
+            "cut it into entries of their own and use layout item-collection, or set "
+            "oversize='split' on the move",
         )
 
     def item(self, block: Block) -> Item:

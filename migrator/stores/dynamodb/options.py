@@ -9,8 +9,9 @@ from typing import Any
 
 from migrator.errors import Refused
 from migrator.model.move import At
+from migrator.stores.dynamodb import sizes
 
-ITEM, GATHERED = "item", "item-collection"
+ITEM, GATHERED, SPLIT = "item", "item-collection", "item-split"
 SIDE = "_migrator"
 REST = "_"
 ON_DEMAND, PROVISIONED = "on-demand", "provisioned"
@@ -18,6 +19,7 @@ _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 _BOTH = {"expires", "billing", "read_units", "write_units", "indexes", "attributes"}
 _KNOWN = {
     ITEM: _BOTH | {"key"},
+    SPLIT: _BOTH | {"key", "most"},
     GATHERED: _BOTH | {"pk", "sk", "entries", "keys", "class_attribute"},
 }
 _INDEX = {"name", "hash", "sort", "local", "project"}
@@ -81,6 +83,7 @@ class Options:
     entries: Mapping[str, str] = field(default_factory=dict)
     class_attribute: str | None = None
     typed: bool = False
+    most: int = sizes.ITEM_BYTES
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -187,7 +190,10 @@ def _checked(name: str, given: dict[str, Any], where: str) -> Options:
         dict(given.get("entries", {})),
         given.get("class_attribute"),
         ":" in str(given.get("key", "")),
+        given.get("most", sizes.ITEM_BYTES),
     )
+    if type(found.most) is not int or not 0 < found.most <= sizes.ITEM_BYTES:
+        raise Refused(f"{where}: split is True, or up to {sizes.ITEM_BYTES:,} bytes")
     for reserved in (found.expires, found.class_attribute):
         if reserved is not None and (
             type(reserved) is not str

@@ -9,11 +9,19 @@ from migrator.ports import ServerInfo, StoreSettings
 from migrator.stores.dynamodb import facts
 from migrator.stores.dynamodb.collection import ItemCollection
 from migrator.stores.dynamodb.gathered_collection import GatheredCollection
-from migrator.stores.dynamodb.options import GATHERED, options_of
+from migrator.stores.dynamodb.options import GATHERED, ITEM, SPLIT, options_of
 from migrator.stores.dynamodb.settings import connect
+from migrator.stores.dynamodb.split import SplitCollection
 
 if TYPE_CHECKING:
     from migrator.ports import Collection
+
+
+_COLLECTIONS: dict[str, type[ItemCollection | GatheredCollection | SplitCollection]] = {
+    ITEM: ItemCollection,
+    GATHERED: GatheredCollection,
+    SPLIT: SplitCollection,
+}
 
 
 class DynamoStore:
@@ -35,7 +43,7 @@ class DynamoStore:
 
     def collection(self, cls: str, at: At) -> Collection:
         options = options_of(at, facts.DEFAULT_LAYOUT)
-        made = GatheredCollection if options.layout == GATHERED else ItemCollection
+        made = _COLLECTIONS[options.layout]
         return made(self.name, self._wire, cls, at, options)
 
     def close(self) -> None:
