@@ -51,7 +51,7 @@ def server_url(name: str) -> str:
     url = os.environ.get(f"MIGRATOR_TEST_{name.upper()}", SERVERS[name])
     parts = urlsplit(url)
     try:
-        socket.create_connection((parts.hostname or "", parts.port or 0), timeout=2).close()
+        socket.create_connection((parts.hostname or "", parts.port or 0), timeout=60).close()
     except OSError:
         place = f"{parts.hostname}:{parts.port}"
         message = f"no {name} at {place} (start it: scripts/services up {name})"

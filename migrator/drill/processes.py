@@ -17,7 +17,7 @@ from typing import Protocol
 from migrator.drill import traffic
 from migrator.errors import Failed
 
-_START = 60.0
+_START = 120.0
 _END = 60.0
 _LOOK = 0.01
 

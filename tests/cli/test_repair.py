@@ -8,7 +8,7 @@ import pytest
 
 from migrator import commands
 from migrator.commands import repairing
-from tests.cli.kit import Project
+from tests.cli.kit import PATIENT, Project
 
 SETTINGS = """
 [env.dev]
@@ -25,7 +25,7 @@ def lost(shop: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     shop.done("plan", "0001", "--live")
     shop.done("apply", "plans/0001.dev.json", "--until", "shadow_read")
     assert shop.done("repair", "0001").out.endswith("there is nothing to repair\n")
-    shop.done("cutover", "0001", "--bound", "30", "--lag", "30")
+    shop.done("cutover", "0001", *PATIENT.split())
     with commands.Project(settings) as project:
         file = project.control.engine.url.database
     assert file is not None
@@ -59,4 +59,4 @@ def test_repair_asks_before_it_acts(lost: Project) -> None:
     assert "epoch 3  primary target" in done.out
     assert done.out.endswith("there is nothing to repair\n")
     assert lost.done("status", "0001", "--format", "json").json[0]["epoch"] == 3
-    lost.done("rollback", "0001", "--bound", "30", "--lag", "30")
+    lost.done("rollback", "0001", *PATIENT.split())

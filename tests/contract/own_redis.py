@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from migrator.errors import Transient
 from tests.conftest import at_the_end
 
+T = TypeVar("T")
 _PATIENCE = 60.0
 
 
@@ -45,7 +50,7 @@ class Own:
         """Start it, once more at the port that it had."""
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
-            port = self.port or _free()
+            port = self.port or free_port()
             self._pid.unlink(missing_ok=True)
             self.process = subprocess.Popen(
                 [*self._command, "--port", str(port)], stdout=subprocess.DEVNULL
@@ -63,16 +68,33 @@ class Own:
         with socket.socket() as probe:
             return self._pid.exists() and probe.connect_ex(("127.0.0.1", port)) == 0
 
+    def freeze(self) -> None:
+        """Stop it where it stands; returns once it does."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)
+
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
 
 
-def _free() -> int:
-    """A port that nobody has; below those which the system gives to clients, so that it is still
-    free when the server starts there once more."""
+def warmed(call: Callable[[], T]) -> T:
+    """What a call gives at last whose store waits for next to nothing: its session is made then."""
+    end = time.monotonic() + _PATIENCE
     while True:
-        port = random.randrange(20_000, 27_000)
+        try:
+            return call()
+        except Transient:
+            if time.monotonic() > end:
+                raise
+
+
+def free_port() -> int:
+    """A port that nobody has; below those which the system gives to clients, so that it is still
+    free when the server starts there once more. Another worker of the tests chooses of others."""
+    first = 20_000 + 2_000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 3)
+    while True:
+        port = random.randrange(first, first + 2_000)
         with socket.socket() as free, suppress(OSError):
             free.bind(("127.0.0.1", port))
             return port

@@ -17,6 +17,7 @@ from tests.conftest import at_the_end, server_url
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mysql+pymysql"}
 _OURS = re.compile(r"migtest(\d+)_?")
+_FORGET = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end return 1"
 
 
 @cache
@@ -63,10 +64,28 @@ def redis() -> str:
     url = server_url("redis")
     with driver.Redis.from_url(url) as server:
         databases = int(server.config_get("databases")["databases"])
-    own = urlsplit(url)._replace(path=f"/{1 + os.getpid() % (databases - 1)}").geturl()
+        first, mine = os.getpid(), namespace()
+        # Two processes' numbers may be the same modulo that: who comes first has it.
+        while True:
+            number = 1 + first % (databases - 1)
+            claim = f"migtest-database-{number}"
+            holder = server.set(claim, mine, nx=True, get=True)
+            if holder is None or holder.decode() == mine:
+                break
+            if _left_behind(holder.decode()):
+                server.eval(_FORGET, 1, claim, holder)
+            else:
+                first += 1
+    own = urlsplit(url)._replace(path=f"/{number}").geturl()
     client = driver.Redis.from_url(own)
     client.flushdb()
-    at_the_end.append(client.flushdb)
+
+    def sweep() -> None:
+        client.flushdb()
+        with driver.Redis.from_url(url) as server:
+            server.delete(claim)
+
+    at_the_end.append(sweep)
     return own
 
 

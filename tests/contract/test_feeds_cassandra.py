@@ -78,11 +78,11 @@ class TestJournal(FeedPromises, LayoutPromises, NotePromises):
         monkeypatch.setattr(journal, "SKEW", 0.1)
         monkeypatch.setattr(type(here.collection._wire), "request_life", 0.3)  # type: ignore[attr-defined]
         brackets = noted(here)
+        began = time.monotonic()
         bracket = brackets.open("dies")
         here.collection.write([cut(Aggregate("dies", {"v": 7}), here.collection.at.rules("Game"))])
         here.journal.mark(mark := fresh("mark"))
         feed = here.journal.open(here.start)
-        began = time.monotonic()
         seen = until(feed, mark)  # the marker waits for it
         assert time.monotonic() - began >= 0.4
         assert list(seen.keys) == ["dies"]

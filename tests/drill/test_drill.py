@@ -17,8 +17,9 @@ from tests.cli.kit import Project, new_shop, one_line
 
 # The machine may be busy with other tests, so swaps are given time.
 QUICK = [
-    "--writers", "1", "--rate", "300", "--keys", "5", "--seconds", "0.5", "--minimum", "3",
-    "--lease", "1", "--bound", "20", "--lag", "2",
+    "--writers", "1", "--rate", "300", "--keys", "5", "--seconds", "1", "--minimum", "3",
+    "--mix", "put=1,update=1,append=1,delete=1,get=1",
+    "--lease", "1", "--bound", "60", "--lag", "20",
 ]  # fmt: skip
 
 

@@ -28,9 +28,9 @@ from migrator.model.phase import Phase
 from migrator.outbox import FileNote
 from migrator.state import Lease, LiveState
 from tests.engine.games import SETTINGS, contents, fill, game, make_project, source, target
-from tests.gateway.kit import QUICK, until
+from tests.gateway.kit import HASTY, QUICK, until
 
-TERMS = SwapTerms(bound=30, lag=30)
+TERMS = SwapTerms(bound=60, lag=60)
 QUICKLY = "[env.test]\nrequest_life = 0.3\n"
 REPAIR = "migrator repair 0001"
 
@@ -163,7 +163,7 @@ def test_a_copy_from_between_two_swaps_is_found_out_by_the_number_of_the_attempt
 ) -> None:
     backup = live.copy_control(live.config.with_name("backup.db"))
     with live.open() as project:
-        rehearsal = SwapTerms(bound=30, lag=30, dry_run=True)
+        rehearsal = SwapTerms(bound=60, lag=60, dry_run=True)
         commands.cutover(project, "0001", swap=rehearsal)
     live.restore_control(backup)
     with live.open() as project, pytest.raises(Refused, match="swap 1 was begun there"):
@@ -217,11 +217,8 @@ def test_a_flip_that_another_overtook_lets_nobody_write(live: Live) -> None:
     with pytest.raises(Refused, match="another owner"):
         live.swap()
     assert live.run == ("target", 2, "flipped")  # gateways wait, whatever they know
-    with pytest.raises(Stopped), Gateway.open("Game", live.config, "test", terms=SHORT) as games:
+    with pytest.raises(Stopped), Gateway.open("Game", live.config, "test", terms=HASTY) as games:
         games.put("lost", {"id": "lost"})
-
-
-SHORT = type(QUICK)(lease=1.0, look=0.005, bound=0.2, request_life=1.0)
 
 
 def overtake(live: Live) -> None:
@@ -258,10 +255,11 @@ def test_a_mirror_at_work_stops_when_another_owner_claims_a_swap(live: Live) -> 
 
 
 def test_a_gateway_that_was_open_stops_when_another_control_database_flips(live: Live) -> None:
-    with Gateway.open("Game", live.config, "test", terms=SHORT) as games:
-        games.put("before", {"id": "before"})
+    live.put("before")
+    with Gateway.open("Game", live.config, "test", terms=HASTY) as games:
         twin = live.twin()
         twin.swap()
+        until(lambda: "epoch 2" in games._here.follower._why)
         until(lambda: not games._here.follower._may())
         with pytest.raises(Stopped, match="epoch 2, primary target") as e:
             games.put("lost", {"id": "lost"})

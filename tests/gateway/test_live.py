@@ -112,7 +112,7 @@ def swapped(swap: Callable[..., object], project: commands.Project) -> None:
     end = time.monotonic() + 120
     while True:
         try:
-            swap(project, "0001", swap=SwapTerms(gateways=True, bound=30.0))
+            swap(project, "0001", swap=SwapTerms(gateways=True, bound=60.0, lag=20.0))
             return
         except Waiting:
             if time.monotonic() > end:

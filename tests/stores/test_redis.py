@@ -26,7 +26,7 @@ from migrator.stores.redis.findings import nested, of_both_sides, of_target
 from migrator.stores.redis.listing import Listing, Walker
 from migrator.stores.redis.store import RedisStore
 from tests.contract import servers
-from tests.contract.own_redis import Own
+from tests.contract.own_redis import Own, warmed
 
 DATA = Path(os.environ.get("MIGRATOR_SHARED", Path(__file__).parents[3] / "shared")) / "data"
 ETF = ("/Player/*/*",)
@@ -356,15 +356,16 @@ def test_out_of_memory_names_what_to_do(own: Own) -> None:
 
 
 def test_a_late_answer_is_unknown(own: Own) -> None:
+    put(patient := at(store(own.url), "Player"), "a", {"n": 1})
     place = at(store(own.url, socketTimeoutMS=200), "Player")
-    put(place, "a", {"n": 1})
+    warmed(lambda: place.read(["a"]))
     with redis.Redis(port=own.port) as plain:
-        plain.client_pause(1000)
+        plain.client_pause(300_000, all=False)  # or nobody could end it
         with pytest.raises(Transient) as caught:
             place.write([Block("a", {"n": 2})])
         assert caught.value.unknown
         plain.client_unpause()
-    (found,) = place.read(["a"])
+    (found,) = patient.read(["a"])
     assert found is not None
 
 

@@ -292,7 +292,7 @@ def test_a_long_transaction_is_begun_again_where_it_began(journal: RedisJournal)
             one.hset(f"game:{key}", "n", 1)
         one.execute()
     feed = journal.open(start)
-    first = feed.poll(30)
+    first = feed.poll(60)
     assert first is not None
     feed.close()
     assert 0 < len(first.touches) < len(keys)

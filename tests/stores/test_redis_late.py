@@ -14,7 +14,7 @@ from migrator.model.block import Block
 from migrator.model.move import At
 from migrator.ports import StoreSettings
 from migrator.stores.redis import open_store
-from tests.contract.own_redis import Own
+from tests.contract.own_redis import Own, warmed
 
 
 def test_a_command_is_carried_out_when_its_client_is_long_gone(tmp_path: Path) -> None:
@@ -22,10 +22,10 @@ def test_a_command_is_carried_out_when_its_client_is_long_gone(tmp_path: Path) -
     try:
         store = open_store(StoreSettings("store", own.url, {"socketTimeoutMS": 200}))
         place = store.collection("Game", At("store", "Game", ["/Game/*"]))
-        place.write([Block("a", {"": {"n": 1}})])
+        warmed(lambda: place.write([Block("a", {"": {"n": 1}})]))
         with redis.Redis(port=own.port) as plain:
             before = plain.dbsize()
-            own.process.send_signal(signal.SIGSTOP)
+            own.freeze()
             with pytest.raises(Transient) as caught:
                 place.write([Block("b", {"": {"n": 2}})])
             store.close()

@@ -207,7 +207,7 @@ def test_a_session_ended_during_a_write_leaves_doubt(server: Base) -> None:
     thread = threading.Thread(target=write)
     thread.start()
     _end_sessions(server)
-    thread.join(20)
+    thread.join(60)
     other.close()
     (error,) = caught
     assert isinstance(error, Transient)
@@ -217,7 +217,7 @@ def test_a_session_ended_during_a_write_leaves_doubt(server: Base) -> None:
 
 
 def _end_sessions(server: Base) -> None:
-    for _ in range(100):
+    for _ in range(1200):
         if server.dialect == "postgresql":
             query = (
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "

@@ -32,9 +32,10 @@ from migrator.stores.sql.live_postgresql import OfTables
 from migrator.stores.sql.outbox_postgresql import OutboxJournal
 from migrator.stores.sql.tables import TablesCollection
 from tests.conftest import server_url
+from tests.contract.own_redis import free_port
 
 _SCRIPT = Path(__file__).parents[2] / "scripts" / "services"
-_PORTS = {"postgresql": 15732, "mariadb": 13706}
+_NAMES = ("postgresql", "mariadb")
 _GAMES = At("store", tables("games", key="id"), ["/Game/*"])
 EPOCH = 3
 
@@ -42,9 +43,9 @@ EPOCH = 3
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Servers that nobody else uses, by name."""
-    for name in _PORTS:
+    for name in _NAMES:
         server_url(name)  # where the shared one is absent, ours could not be started either
-    ports = {name: port + os.getpid() % 200 for name, port in _PORTS.items()}
+    ports = {name: free_port() for name in _NAMES}
     environment = {
         **os.environ,
         "MIGRATOR_SERVICES_DIR": str(tmp_path_factory.mktemp("services")),
@@ -56,7 +57,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
             [sys.executable, str(_SCRIPT), command, *(names or ports), "--format", "json"][
                 : None if command == "status" else -2
             ],
-            env=environment, capture_output=True, text=True, timeout=120,
+            env=environment, capture_output=True, text=True, timeout=240,
         )  # fmt: skip
         return done.stdout
 
@@ -71,7 +72,9 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     do("down", "postgresql")
     _age(Path(data))
     do("up", "postgresql")
-    assert {each["state"] for each in json.loads(do("status"))} == {"running"}
+    end = time.monotonic() + 60
+    while {each["state"] for each in json.loads(do("status"))} != {"running"}:
+        assert time.monotonic() < end, do("status")
     yield found
     do("kill")
 
@@ -147,7 +150,7 @@ def _read(collection: TablesCollection) -> Any:
 def _seen_at_the_touch(collection: TablesCollection, journal: Journal, start: Any) -> Any:
     """What a read gives right behind the touch."""
     feed = journal.open(start)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     try:
         while time.monotonic() < end:
             given = feed.poll(0.1)
@@ -181,7 +184,12 @@ def _early(
     # A commit is in the log, and waits there for a standby that never comes.
     postgresql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
     postgresql("SELECT pg_reload_conf()")
-    time.sleep(0.3)
+    postgresql("CREATE TABLE IF NOT EXISTS probe (n integer)")
+
+    def probe() -> None:
+        with psycopg.connect(urls["postgresql"], autocommit=True) as connection:
+            while not waiting.wait(0.01):
+                connection.execute("INSERT INTO probe VALUES (1)")
 
     def write() -> None:
         with psycopg.connect(urls["postgresql"], autocommit=True) as connection:
@@ -195,14 +203,22 @@ def _early(
         postgresql("ALTER SYSTEM RESET synchronous_standby_names")
         postgresql("SELECT pg_reload_conf()")
 
-    seen = threading.Event()
-    threads = [threading.Thread(target=each) for each in (write, release)]
-    for thread in threads:
-        thread.start()
+    seen, waiting = threading.Event(), threading.Event()
+    threads = [threading.Thread(target=each) for each in (probe, write, release)]
     try:
+        # The setting holds once a commit waits: the servers' processes read it one after another.
+        threads[0].start()
+        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        end = time.monotonic() + 60
+        while not postgresql(waits).fetchall() and time.monotonic() < end:
+            time.sleep(0.01)
+        waiting.set()
+        for thread in threads[1:]:
+            thread.start()
         return _seen_at_the_touch(collection, journal, start)
     finally:
         seen.set()
+        waiting.set()
         for thread in threads:
             thread.join()
 
@@ -317,7 +333,7 @@ def test_the_fence_of_postgresql_makes_no_transaction_a_deadlock(
     at = At("store", tables("matches", rounds=tables("rounds", parent="match")), ["/Game/*"])
     store = sql.open_store(StoreSettings("store", urls["postgresql"]))
     fence = store.collection("Game", at).fence("run")  # type: ignore[attr-defined]
-    raising = threading.Thread(target=fence.raise_, args=["mark", 20])
+    raising = threading.Thread(target=fence.raise_, args=["mark", 60])
     with psycopg.connect(urls["postgresql"]) as connection:
         connection.execute("UPDATE rounds SET v = 2")
         raising.start()
@@ -417,7 +433,7 @@ def test_the_fence_of_mariadb_holds_for_a_transaction_of_an_old_snapshot(
         with _maria(urls["mariadb"]) as connection:
             cursor = connection.cursor()
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            fence.raise_("mark", 5)
+            fence.raise_("mark", 60)
             with pytest.raises(pymysql.MySQLError, match="stopped: Migrator moves it"):
                 cursor.execute("INSERT INTO games VALUES ('b', 1)")
         fence.lower()
@@ -444,7 +460,7 @@ def test_what_mariadb_logs_without_rows_counts_as_a_whole(
             for statement in statements:
                 connection.cursor().execute(statement)
         seen: list[bool] = []
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while not any(seen) and time.monotonic() < end:
             if (given := feed.poll(0.5)) is not None:
                 seen.append(given.whole)
@@ -485,13 +501,13 @@ def test_a_feed_goes_on_into_the_next_file(urls: dict[str, str], mariadb: Run) -
         feed = journal.open(journal.prepare())
         mariadb("FLUSH BINARY LOGS")
         mariadb("UPDATE games SET v = 2")
-        given = feed.poll(10)
+        given = feed.poll(60)
         feed.close()
         assert given is not None
         position = given.position
         again = journal.open(position)
         mariadb("UPDATE games SET v = 3")
-        later = again.poll(10)
+        later = again.poll(60)
         again.close()
         assert [t.key for t in given.touches] == ["a"]
         assert later is not None

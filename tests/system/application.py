@@ -20,6 +20,7 @@ from typing import Any, Protocol, cast
 
 import psycopg
 
+from migrator.state import LiveState
 from tests.system import servers
 from tests.system.kit import ENV, Shop
 
@@ -196,16 +197,18 @@ class Application:
         """Let the writers work on for a while."""
         before = self.done.total()
         time.sleep(seconds)
-        end = time.monotonic() + 60  # a machine that is busy elsewhere may have none to spare
+        end = time.monotonic() + 120  # a machine that is busy elsewhere may have none to spare
         while self.done.total() == before and not self.problems:
             assert time.monotonic() < end, "no write was acknowledged"
             time.sleep(0.01)
         if self.problems:
             raise self.problems[0]
 
-    def go_on_until_each(self, words: Collection[str], times: int = 3) -> None:
-        """Let the writers work until each of these was acknowledged so many times more."""
-        before, end = self.done.copy(), time.monotonic() + 60
+    def go_on_until_each(self, words: Collection[str], times: int = 3, more: bool = True) -> None:
+        """Let the writers work until each of these was acknowledged so many times, ``more`` than
+        before."""
+        before = self.done.copy() if more else Counter[str]()
+        end = time.monotonic() + 120
         while any(self.done[word] < before[word] + times for word in words):
             if self.problems:
                 raise self.problems[0]
@@ -310,16 +313,23 @@ def _frozen(held: Held) -> object:
 
 @contextmanager
 def mirroring(shop: Shop) -> Iterator[None]:
-    """``migrator mirror`` at work, in a process of its own. No fork: threads of this one may be in
-    the midst of a driver's locks."""
+    """``migrator mirror`` at work on a run, in a process of its own. No fork: threads of this one
+    may be in the midst of a driver's locks."""
     command = [sys.executable, "-m", "migrator", "mirror", "0001"]
     options = ["--env", ENV, "--config", str(shop.config)]
     log = shop.root / "mirror.log"
     with (
+        shop.open() as project,
         log.open("ab") as told,
-        subprocess.Popen([*command, *options], stderr=told) as process,
     ):
+        live = LiveState(project.control, project.control.run("0001").id)
+        before, end = live.told(), time.monotonic() + 120
+        process = subprocess.Popen([*command, *options], stderr=told)
         try:
+            while live.told() == before:  # or another is at work, and this one stands by
+                assert process.poll() is None, log.read_text()[-10_000:]
+                assert time.monotonic() < end, "the mirror has said nothing"
+                time.sleep(0.01)
             yield
         finally:
             process.terminate()

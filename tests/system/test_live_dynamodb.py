@@ -76,7 +76,7 @@ class Patient(Game):
 
     @property
     def terms(self) -> SwapTerms:
-        return SwapTerms(hook=self.hooked.command, bound=60, lag=10)
+        return SwapTerms(hook=self.hooked.command, bound=60, lag=20)
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_nothing_is_lost_from_cassandra_to_dynamodb(tmp_path: Path) -> None:
             gateway.begin(project)
             more(writers)
             for swap in (commands.cutover, commands.rollback, commands.cutover):
-                swap(project, "0001", swap=SwapTerms(gateways=True, bound=60, lag=10))
+                gateway.swapped(swap, project)
                 more(writers)
             for writer in writers:
                 writer.stop()

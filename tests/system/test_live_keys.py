@@ -103,7 +103,7 @@ def life(tmp_path: Path, urls: Urls) -> Iterator[_Life]:
     documents = _ByPlace(docs, name)
     with application, Hooked(application, tmp_path) as hooked:
         # The stand-in shares two cores with the writers.
-        terms = SwapTerms(hook=hooked.command, bound=20, lag=10)
+        terms = SwapTerms(hook=hooked.command, bound=60, lag=20)
         yield _Life(shop, application, documents, terms)
         application.stop()
     documents.close()

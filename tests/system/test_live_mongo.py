@@ -89,7 +89,7 @@ class _Life:
     @property
     def terms(self) -> SwapTerms:
         # MongoDB has no fence of its own; the stand-in shares two cores with the writers.
-        return SwapTerms(hook=self.hooked.command, bound=20, lag=2)
+        return SwapTerms(hook=self.hooked.command, bound=60, lag=20)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +26,7 @@ from migrator.model.phase import Phase
 from migrator.model.value import Int64, Record, Ref
 from migrator.retry import Retry
 from tests.conftest import server_url
+from tests.contract.own_redis import free_port
 from tests.system import kit
 from tests.system.kit import Place, Shop, Urls
 
@@ -58,7 +58,7 @@ class Own:
     def do(self, command: str, *names: str) -> str:
         done = subprocess.run(
             [sys.executable, str(SCRIPT), command, *names],
-            env=self.environment, capture_output=True, text=True, timeout=120,
+            env=self.environment, capture_output=True, text=True, timeout=240,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -79,17 +79,11 @@ class Own:
         self.do("up", name)
 
 
-def free_port() -> str:
-    with socket.socket() as link:
-        link.bind(("127.0.0.1", 0))
-        return str(link.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
     for server in ("postgresql", "mongodb"):
         server_url(server)  # where the shared one is absent, ours could not be started either
-    ports = {server: free_port() for server in ("postgresql", "mongodb")}
+    ports = {server: str(free_port()) for server in ("postgresql", "mongodb")}
     servers = Own(
         {
             **os.environ,
@@ -101,7 +95,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
             "postgresql": "postgresql://migrator:migrator@127.0.0.1:"
             f"{ports['postgresql']}/postgres",
             "mongodb": f"mongodb://127.0.0.1:{ports['mongodb']}/kill"
-            "?directConnection=true&serverSelectionTimeoutMS=400",
+            "?directConnection=true&serverSelectionTimeoutMS=5000",
         },
     )
     servers.do("up", *ports)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from migrator.errors import Transient
-from migrator.testing.feeds.harness import Followable, Harness, fresh, until
+from migrator.testing.feeds.harness import PATIENCE, Followable, Harness, fresh, until
 from migrator.testing.feeds.writers import Writers
 
 
@@ -19,7 +19,7 @@ class FencePromises(Harness):
         fence = here.fence()
         with here.following() as feed, Writers(here, 4, fresh_keys=True) as writers:
             writers.reach(30)
-            fence.raise_(mark := fresh("fence"), 5)
+            fence.raise_(mark := fresh("fence"), PATIENCE)
             writers.join()
             assert len(writers.refused) == 4, "a writer passed the fence"
             seen = until(feed, mark)
@@ -32,13 +32,13 @@ class FencePromises(Harness):
         if held is None:
             pytest.skip("no transaction stays open here")
         mark = fresh("fence")
-        raising = threading.Thread(target=fence.raise_, args=[mark, 20])
+        raising = threading.Thread(target=fence.raise_, args=[mark, PATIENCE])
         with here.following() as feed:
             with held:
                 raising.start()
                 time.sleep(0.5)
                 assert raising.is_alive(), "the fence did not wait for the open transaction"
-            raising.join(timeout=20)
+            raising.join(timeout=PATIENCE)
             assert fence.is_up()
             assert list(until(feed, mark).keys) == ["game-1"]
 
@@ -54,7 +54,7 @@ class FencePromises(Harness):
                 began = time.monotonic()
                 with pytest.raises(Transient):
                     fence.raise_(mark := fresh("fence"), 0.5)
-                assert time.monotonic() - began < 5
+                assert time.monotonic() - began < PATIENCE
             assert other.left() == left
             assert not fence.is_up()
             here.app.put("game-2", 1)
@@ -65,6 +65,6 @@ class FencePromises(Harness):
 
     def test_a_mark_is_seen_though_the_fence_is_up(self, here: Followable) -> None:
         fence = here.fence()
-        fence.raise_(fresh("fence"), 5)
+        fence.raise_(fresh("fence"), PATIENCE)
         with here.following() as feed:
             here.drained(feed)

@@ -20,7 +20,8 @@ from migrator.model.value import Value
 from migrator.ports import Collection, Json, Store
 from migrator.testing.feeds.case import Application, FeedCase
 
-PATIENCE = 30.0
+# Of tests on a busy machine: nothing here is bound by time but what never comes.
+PATIENCE = 120.0
 _numbers = itertools.count(1)
 
 

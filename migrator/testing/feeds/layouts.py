@@ -7,7 +7,7 @@ from collections.abc import Callable
 from migrator.journal import Fence, Fenced, Touches
 from migrator.model.block import Aggregate, cut
 from migrator.model.rules import assemble
-from migrator.testing.feeds.harness import Followable, Harness, fresh, until
+from migrator.testing.feeds.harness import PATIENCE, Followable, Harness, fresh, until
 from migrator.testing.feeds.writers import Writers
 
 _SOME = 80
@@ -67,7 +67,7 @@ class LayoutPromises(Harness):
         fence = here.fence()
         for write in here.app.writes():
             write.before()
-            fence.raise_(fresh("fence"), 5)
+            fence.raise_(fresh("fence"), PATIENCE)
             assert fence.is_up()
             if not write.fenced:
                 fence.lower()
@@ -80,7 +80,7 @@ class LayoutPromises(Harness):
     def test_migrator_itself_passes_a_fence_and_reads_go_on(self, here: Followable) -> None:
         fence = here.fence()
         here.app.put("game-1", 1)
-        fence.raise_(fresh("fence"), 5)
+        fence.raise_(fresh("fence"), PATIENCE)
         (block,) = here.collection.read(["game-1"])
         assert block is not None
         aggregate = assemble(block.entries)
@@ -92,8 +92,8 @@ class LayoutPromises(Harness):
     def test_a_fence_stays_whoever_raised_it_and_others_lower_it(self, here: Followable) -> None:
         left = here.app.left()
         here.app.put("game-1", 1)
-        here.fence().raise_(fresh("fence"), 5)
-        here.fence().raise_(fresh("fence"), 5)
+        here.fence().raise_(fresh("fence"), PATIENCE)
+        here.fence().raise_(fresh("fence"), PATIENCE)
         store = here.case.open(here.folder)
         try:
             other = _fence(store.collection("Game", here.collection.at), here.run)

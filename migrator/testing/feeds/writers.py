@@ -65,7 +65,7 @@ class Writers:
     def join(self) -> None:
         """Wait until all have ended."""
         for thread in self._threads:
-            thread.join(timeout=60)
+            thread.join(timeout=PATIENCE)
             assert not thread.is_alive(), "a writer did not end"
 
     def __enter__(self) -> Writers:
