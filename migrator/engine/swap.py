@@ -18,14 +18,10 @@ import structlog
 
 from migrator.engine.lane import Lane
 from migrator.engine.points import reached
-from migrator.errors import DoesNotFit, MigratorError, Refused, Transient, Waiting
+from migrator.engine.proof import prove
+from migrator.errors import MigratorError, Refused, Transient, Waiting
 from migrator.journal import OTHER, Bracketed, Numbering
-from migrator.model.block import join
-from migrator.model.canonical import equal
-from migrator.model.diff import same_block
 from migrator.model.phase import Phase
-from migrator.model.rules import CorruptBlock
-from migrator.route import read_each
 from migrator.state import ShadowReads, add_up
 
 if TYPE_CHECKING:
@@ -35,7 +31,6 @@ log = structlog.get_logger("migrator.swap")
 
 BOUND = 5.0
 LAG = 0.5
-_PROVEN = 20
 
 
 class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,7 +193,7 @@ def _gates(mirror: Mirror, to: str, terms: SwapTerms) -> None:
                 "the gateway: --gateways",
             )
         lane.attach(to)
-        _prove(lane)
+        prove(lane.route, to, mirror.scene.retry)
 
 
 def _shadowed(mirror: Mirror, terms: SwapTerms) -> None:
@@ -228,29 +223,6 @@ def _accepted(keys: set[str], terms: SwapTerms, what: str, how: str) -> None:
             f"{len(left)} blocks are {what}: {', '.join(left[:5])}{more}",
             hint=f"{how}; or accept each by name: --accept-key KEY",
         )
-
-
-def _prove(lane: Lane) -> None:
-    """What lies in the target leads back to what lies in the source."""
-    for new in lane.route.target.sample(_PROVEN):
-        try:
-            key = lane.route.sources(new)[0]
-        except (CorruptBlock, DoesNotFit):
-            continue  # it leads nowhere: that stands in the ledger
-        (old,) = read_each(lane.route.source, [key], lane.scene.retry)
-        try:
-            if old is None or not all(same_block(new, made) for made in lane.route.expected(old)):
-                continue  # written just now: there is nothing to compare
-            before = join(old)
-        except (CorruptBlock, DoesNotFit):
-            continue  # it is in quarantine
-        back = lane.route.returned(new, before)
-        if not (same_block(back, old) and equal(back.id, old.id)):
-            raise Refused(
-                f"the way back is not proven: {lane.route.name(new.id)} would come back changed",
-                where=str(lane.route.source_at),
-                hint="see what a rollback loses: migrator show; or go on at rest",
-            )
 
 
 def _catch_up(mirror: Mirror, terms: SwapTerms) -> None:
