@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+import psycopg
 import pymongo.monitoring
 import sqlalchemy
 from bson import encode
@@ -69,7 +70,19 @@ def _sql(store: Any, sent: Callable[[int], None]) -> None:
         if not text.startswith("BEGIN"):
             sent(size(parameters))
 
-    sqlalchemy.event.listen(store.database.engine, "before_cursor_execute", statement)
+    if store.database.dialect != "postgresql":
+        sqlalchemy.event.listen(store.database.engine, "before_cursor_execute", statement)
+        return
+
+    class Counting(psycopg.Cursor[Any]):  # some statements go past SQLAlchemy
+        def execute(self, query: Any, params: Any = None, **more: Any) -> Any:
+            statement(None, None, query, params)
+            return super().execute(query, params, **more)
+
+    def lent(connection: Any, *_: object) -> None:
+        connection.cursor_factory = Counting
+
+    sqlalchemy.event.listen(store.database.engine, "checkout", lent)
 
 
 def _embedded(store: Any, sent: Callable[[int], None]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from migrator import At, Ref, tables
-from migrator.errors import DoesNotFit, Refused, Terminal
+from migrator.errors import DoesNotFit, Refused, Terminal, Transient
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import equal
 from migrator.model.value import Int64
@@ -104,6 +104,64 @@ def test_children_hang_where_their_keys_point(buyers: Any) -> None:
     }
     assert zero.entries[""]["card"] is None
     assert bob.entries[""]["boss"] == 1
+
+
+def test_one_by_its_key_is_as_in_a_page(buyers: Any) -> None:
+    blocks = whole(buyers)
+    for reader in (buyers, buyers.observer()):
+        assert [reader.read([block.id]) for block in blocks] == [[block] for block in blocks]
+        assert reader.read([99]) == [None]
+
+
+ODD = """
+CREATE DOMAIN sure AS varchar(9) NOT NULL CHECK (VALUE IS NOT NULL);
+CREATE TYPE mood AS ENUM ('ok', 'bad');
+CREATE TABLE part (a integer, b text, code text NOT NULL UNIQUE, name sure, mood mood[],
+  "50%" numeric(9, 2), up text REFERENCES part (code), PRIMARY KEY (a, b));
+CREATE TABLE mark (part text REFERENCES part (code), id integer PRIMARY KEY, said jsonb,
+  at timestamptz, name sure);
+INSERT INTO part VALUES (1, 'x', 'one', 'n', '{ok,bad}', 1.50, NULL),
+  (1, 'y', 'two', 'n', NULL, NULL, 'one'), (2, 'x', 'three', 'm', '{}', 0.00, 'two');
+INSERT INTO mark VALUES ('one', 1, '{"a": null}', '2024-02-03 04:05:06+00', 'p'),
+  ('two', 2, 'null', NULL, 'q'), ('two', 3, NULL, NULL, 'q'), (NULL, 4, NULL, NULL, 'r');
+"""
+
+
+def test_one_by_its_key_whatever_the_columns(tmp_path: Path) -> None:
+    base = Base("postgresql", tmp_path)
+    try:
+        base.run(ODD)
+        marks = tables("mark", parent="part")
+        parts = tables("part", parent="up", marks=marks)
+        parts = tables("part", marks=marks, parts=tables("part", parent="up", parts=parts))
+        collection = base.store().collection("Part", At("shop", parts))
+        assert collection.single is not None
+        blocks = whole(collection)
+        deep = blocks[0].entries[""]["parts"][0]["parts"][0]
+        assert (deep["name"], blocks[1].entries[""]["marks"][0]["id"]) == ("m", 2)
+        for reader in (collection, collection.observer()):
+            assert [reader.read([block.id]) for block in blocks] == [[block] for block in blocks]
+    finally:
+        base.drop()
+
+
+def test_a_session_that_was_ended_costs_one_read(tmp_path: Path) -> None:
+    base = Base("postgresql", tmp_path)
+    try:
+        base.run(SCHEMA)
+        collection = base.store().collection("Buyer", At("shop", BUYER))
+        assert collection.read([1]) != [None]
+
+        def ask() -> None:
+            with collection.database.asking() as raw:
+                base.run(f"SELECT pg_terminate_backend({raw.info.backend_pid})")
+                raw.execute("SELECT 1")
+
+        with pytest.raises(Transient):
+            ask()
+        assert collection.read([1]) != [None]
+    finally:
+        base.drop()
 
 
 def test_null_can_stand_for_absence(base: Base) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from migrator.model.value import Kind
 from migrator.ports import Capabilities, Cost, Held, How, LayoutFacts, Limits
@@ -94,21 +95,34 @@ _KEYS = frozenset(
     }
 )
 
-TABLES = LayoutFacts(
-    effective=False,
-    unit="transaction",
-    version="none: the row lock of the root for the length of the transaction",
-    costs={
-        "get": Cost(1, "the key: a query for each table, in one snapshot", more=1),
-        "get_entries": Cost(1, "as get", more=1),
-        "put": Cost(4, "the key, and the rows that differ from what is there", more=4),
-        "update": Cost(4, "the key, and the rows that differ; in one transaction", more=4),
-        "append": Cost(4, "the key, and the rows that are new; in one transaction", more=4),
-        "exchange": Cost(4, "the key, and the rows that differ; in one transaction", more=4),
-        "delete": Cost(2, "the keys of all rows", more=2),
-    },
-    entries=True,
-)
+
+def tables(dialect: Dialect) -> LayoutFacts:
+    """What is true of the layout ``tables``; PostgreSQL reads one aggregate by one statement."""
+    single = dialect == "postgresql"
+    get = "one query (one for each table where links fold)" if single else "a query for each table"
+    changes = Cost(5, "", more=3) if single else Cost(4, "", more=4)
+    changed = replace(changes, sends="the key, and the rows that differ; in one transaction")
+    return LayoutFacts(
+        effective=False,
+        unit="transaction",
+        version="none: the row lock of the root for the length of the transaction",
+        costs={
+            "get": Cost(1, f"the key: {get}, in one snapshot", more=0 if single else 1),
+            "get_entries": Cost(1, "as get", more=0 if single else 1),
+            "put": Cost(
+                3 if single else 4,
+                "the key, and the rows that differ from what is there",
+                more=changes.more,
+            ),
+            "update": changed,
+            "append": replace(
+                changes, sends="the key, and the rows that are new; in one transaction"
+            ),
+            "exchange": changed,
+            "delete": Cost(2, "the keys of all rows", more=1 if single else 2),
+        },
+        entries=True,
+    )
 
 
 def kinds(dialect: Dialect) -> dict[Kind, Held]:

@@ -138,6 +138,25 @@ class Database:
                 yield connection
 
     @contextmanager
+    def asking(self, where: str = "") -> Iterator[Any]:
+        """The driver's own connection to PostgreSQL, where each statement is a snapshot of its
+        own: a round trip, and no transaction around it."""
+        with edge(where or self.name):
+            lent = self.engine.raw_connection()
+            try:
+                raw: Any = lent.driver_connection
+                raw.autocommit = True
+                try:
+                    yield raw
+                finally:
+                    raw.autocommit = False
+            except BaseException:
+                lent.invalidate()
+                raise
+            finally:
+                lent.close()
+
+    @contextmanager
     def writing(
         self, where: str = "", *, foreign_keys: bool = True, patience: float | None = None
     ) -> Iterator[Connection]:

@@ -7,8 +7,9 @@ are selected and decoded.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -75,6 +76,10 @@ def _lenient(data: bytes) -> Value:
         return data.decode()
     except UnicodeDecodeError:
         return v.Opaque("sqlite", "text", data)
+
+
+# Gives the rows of a child table that lie below some parents.
+Below: TypeAlias = Callable[[Node, list[Found]], Iterable[list[Row]]]
 
 
 class _Plan:
@@ -197,14 +202,32 @@ class Reader:
         query = self.select(node).where(*conditions)
         query = query.order_by(*(node.table.c[name] for name in node.key)).limit(limit)
         rows = fetch(connection, query, self.dialect)
+        return self._made(node, rows, partial(self._below, connection), seen)
+
+    def whole(
+        self, rows: Mapping[Node, list[Row]], seen: dict[Node, list[Found]] | None = None
+    ) -> list[Found]:
+        """As ``read``, of all rows that there are, by table and in order."""
+        return self._made(self.root, rows[self.root], lambda node, _: [rows[node]], seen)[0]
+
+    def _made(
+        self, node: Node, rows: list[Row], below: Below, seen: dict[Node, list[Found]] | None
+    ) -> tuple[list[Found], int]:
         found = list(map(self._plans[node].found, rows))
         if seen is not None:
             seen[node].extend(found)
-        return found, weight(rows) + self._fill(connection, node, found, seen)
+        return found, weight(rows) + self._fill(below, node, found, seen)
+
+    def _below(
+        self, connection: Connection, child: Node, parents: list[Found]
+    ) -> Iterator[list[Row]]:
+        """Rows of a table below some parents, by as many queries as that takes."""
+        for chunk in self._wanted(child, parents):
+            yield fetch(connection, self._children(child, chunk), self.dialect)
 
     def _fill(
         self,
-        connection: Connection,
+        below: Below,
         node: Node,
         parents: list[Found],
         seen: dict[Node, list[Found]] | None,
@@ -214,13 +237,12 @@ class Reader:
         for child in node.children:
             plan = self._plans[child]
             if plan.light and seen is None:
-                total += self._fill_light(connection, plan, parents)
+                total += self._fill_light(below, plan, parents)
                 continue
             groups: dict[tuple[Value, ...], list[Found]] = {}
             all_found: list[Found] = []
             places = node.places(child.refs)
-            for chunk in self._wanted(child, parents):
-                rows = fetch(connection, self._children(child, chunk), self.dialect)
+            for rows in below(child, parents):
                 total += weight(rows)
                 found = list(map(self._plans[child].found, rows))
                 all_found += found
@@ -231,14 +253,13 @@ class Reader:
                 _hang(plan, parent, key, groups.get(key, []))
             if seen is not None:
                 seen[child].extend(all_found)
-            total += self._fill(connection, child, all_found, seen)
+            total += self._fill(below, child, all_found, seen)
         return total
 
-    def _fill_light(self, connection: Connection, plan: _Plan, parents: list[Found]) -> int:
+    def _fill_light(self, below: Below, plan: _Plan, parents: list[Found]) -> int:
         total = 0
         groups: dict[tuple[Value, ...], list[Value]] = {}
-        for chunk in self._wanted(plan.node, parents):
-            rows = fetch(connection, self._children(plan.node, chunk), self.dialect)
+        for rows in below(plan.node, parents):
             total += weight(rows)
             plan.group(rows, groups)
         assert plan.node.up is not None

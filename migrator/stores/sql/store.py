@@ -9,7 +9,7 @@ from migrator.errors import Refused
 from migrator.model.move import At
 from migrator.model.shape import TableShape
 from migrator.ports import Collection, ServerInfo, Store, StoreSettings
-from migrator.stores.sql.capabilities import TABLES, capabilities
+from migrator.stores.sql.capabilities import capabilities, tables
 from migrator.stores.sql.engine import Database
 from migrator.stores.sql.entries_schema import facts
 
@@ -25,7 +25,9 @@ class SqlStore:
         self.settings = settings
         self.database = Database(settings)
         dialect = self.database.dialect
-        self.capabilities = capabilities(dialect, {"entries": facts(dialect), "tables": TABLES})
+        self.capabilities = capabilities(
+            dialect, {"entries": facts(dialect), "tables": tables(dialect)}
+        )
 
     def ping(self) -> ServerInfo:
         """Product, version and what the server can't promise. Raises Terminal or Transient."""

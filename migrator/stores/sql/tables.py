@@ -28,6 +28,7 @@ from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to
 from migrator.stores.sql.live import Live
 from migrator.stores.sql.rows import Found, Reader, fetch
 from migrator.stores.sql.shape import Node, on_server, resolve
+from migrator.stores.sql.single import Single
 from migrator.stores.sql.unfit import Unfit
 from migrator.stores.sql.unfold import unfold
 from migrator.stores.sql.write import Writer
@@ -72,6 +73,13 @@ class TablesReading:
         return Reader(self.root, self.dialect)
 
     @cached_property
+    def single(self) -> Single | None:
+        """The statement that reads one aggregate, where there may be one."""
+        if self.dialect != "postgresql" or not Single.suits(self.root):
+            return None
+        return Single(self.reader, self.database.engine.dialect)
+
+    @cached_property
     def _key_places(self) -> tuple[int, ...]:
         return self.root.places(self.root.key)
 
@@ -97,20 +105,35 @@ class TablesReading:
 
         An id of another kind than the key's column holds is the id of no block.
         """
+        if len(ids) == 1 and self.single is not None:
+            with self.database.asking(self.where) as raw:
+                found = self._found_one(raw, ids[0])
+            return self._in_order(found, ids)
         with self._reading() as connection:
             return self.read_on(connection, ids)
 
     def read_on(self, connection: Connection, ids: Sequence[Value]) -> list[Block | None]:
         """As ``read``, on a connection that is open already."""
+        return self._in_order(self._found(connection, ids), ids)
+
+    def _in_order(self, found: Iterable[Found], ids: Sequence[Value]) -> list[Block | None]:
         blocks: dict[bytes, Block] = {}
-        for one in self._found(connection, ids):
+        for one in found:
             if one.problem:
                 raise DamagedBlock(one.problem, where=self.where)
             blocks[encode(self.id_of(one))] = self._block(one)
         return [blocks.get(encode(id)) for id in ids]
 
+    def _found_one(self, raw: Any, id: Value) -> list[Found]:
+        """What lies under a key, by the statement for one, and the driver's own connection."""
+        key = self.encoded_key(id)
+        return [] if key is None or self.single is None else self.single.read(raw, key)
+
     def _found(self, connection: Connection, ids: Sequence[Value]) -> Iterator[Found]:
         """What lies under some keys, damaged or not."""
+        if len(ids) == 1 and self.single is not None:
+            yield from self._found_one(connection.connection.driver_connection, ids[0])
+            return
         encoded = list(filter(None, map(self.encoded_key, ids)))
         columns = [self.root.table.c[name] for name in self.root.key]
         codecs = self.root.codecs_of(self.root.key)
@@ -307,7 +330,7 @@ class TablesCollection(TablesReading, Live):
 
     def forget(self) -> None:
         """Read the catalogue again when the shape is next needed."""
-        for name in ("root", "reader", "writer", "shape_to_be", "_key_places"):
+        for name in ("root", "reader", "single", "writer", "shape_to_be", "_key_places"):
             self.__dict__.pop(name, None)
 
     @cached_property

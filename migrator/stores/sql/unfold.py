@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NoReturn, TypeAlias
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from migrator.errors import DoesNotFit
 from migrator.model import value as v
@@ -95,6 +96,28 @@ def _columns(node: Node) -> list[_Column]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What is asked of a table for every block: its columns, and the fields it knows."""
+
+    columns: list[_Column]
+    known: set[str]
+
+
+_ABOUT: WeakKeyDictionary[Node, _About] = WeakKeyDictionary()
+
+
+def _about(node: Node) -> _About:
+    """Told once for a node, as a gateway unfolds one block at a time."""
+    about = _ABOUT.get(node)
+    if about is None:
+        columns = _columns(node)
+        fields = {c.name for c in columns if not c.position and c.apart is None}
+        about = _About(columns, fields | {child.name for child in node.children})
+        _ABOUT[node] = about
+    return about
+
+
 def unfold(root: Node, blocks: Sequence[Block], where: str) -> Unfolded:
     """The rows of whole blocks. Raises DoesNotFit."""
     return _Unfolder(root, where).run(blocks)
@@ -106,12 +129,7 @@ class _Unfolder:
         self.where = where
         self.out = Unfolded({node: [] for node in root.walk()})
         self.seen: dict[tuple[Node, Form], tuple[Block, str]] = {}
-        self.columns = {node: _columns(node) for node in root.walk()}
-        self.known = {
-            node: {c.name for c in self.columns[node] if not c.position and c.apart is None}
-            | {child.name for child in node.children}
-            for node in root.walk()
-        }
+        self.about = {node: _about(node) for node in root.walk()}
         self.block = Block(None, {})
 
     def refuse(self, why: str, path: str, hint: str = "") -> NoReturn:
@@ -149,7 +167,7 @@ class _Unfolder:
         self._check_fields(node, record, path)
         values: list[Value] = []
         raw: list[Any] = []
-        for column in self.columns[node]:
+        for column in self.about[node].columns:
             name = column.name
             if column.link is not None:
                 value = self._linked(column, record, parent[column.link], path)
@@ -193,7 +211,7 @@ class _Unfolder:
 
     def _check_fields(self, node: Node, record: dict[str, Value], path: str) -> None:
         for name in record:
-            if name not in self.known[node]:
+            if name not in self.about[node].known:
                 self.refuse(
                     f"table {node.info.name} has no column for it",
                     child_path(path, name),

@@ -7,8 +7,10 @@ thousands of rows, and no literal anywhere. SQLite and MySQL take rows.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from sqlalchemy.engine import Connection
 
@@ -38,28 +40,70 @@ def upsert(
     """
     if not rows:
         return
+    texts = _texts(connection, dialect, node)
+    places, tail = texts.places, "" if new else texts.tail
+    if dialect == "sqlite":
+        given = [tuple(row.raw[i] for i in places) for row in rows]
+        connection.exec_driver_sql(f"{texts.row}{tail}", given)
+    elif len(rows) >= _MANY:
+        _copy(connection, texts.head, tail, places, rows)
+    else:
+        # By the driver itself: one row more or less is what a gateway's write is made of.
+        raw: Any = connection.connection.driver_connection
+        if len(rows) == 1:
+            raw.execute(f"{texts.row}{tail}", [rows[0].raw[i] for i in places])
+        else:
+            columns = [[row.raw[i] for row in rows] for i in places]
+            raw.execute(f"{texts.head}{texts.arrays}{tail}", columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """The parts of a table's statements. ``row`` takes one row, ``head`` what follows it."""
+
+    places: tuple[int, ...]
+    row: str
+    head: str
+    arrays: str
+    tail: str
+
+
+_TEXTS: WeakKeyDictionary[Node, _Texts] = WeakKeyDictionary()
+
+
+def _texts(connection: Connection, dialect: Dialect, node: Node) -> _Texts:
+    texts = _TEXTS.get(node)
+    if texts is None:
+        texts = _TEXTS[node] = _made(connection, dialect, node)
+    return texts
+
+
+def _made(connection: Connection, dialect: Dialect, node: Node) -> _Texts:
     columns = _written(node)
     names = ", ".join(_quote(connection, codec.name) for codec in columns)
     table = _table(connection, node)
     places = node.places(tuple(codec.name for codec in columns))
-    tail = "" if new else _on_conflict(connection, node, columns)
+    tail = _on_conflict(connection, node, columns)
     if dialect == "sqlite":
         marks = ", ".join("?" for _ in columns)
         # ABORT overrides a REPLACE or IGNORE that the table itself may declare.
-        statement = f"INSERT OR ABORT INTO {table} ({names}) VALUES ({marks}){tail}"  # noqa: S608
-        connection.exec_driver_sql(statement, [tuple(row.raw[i] for i in places) for row in rows])
-        return
+        row = f"INSERT OR ABORT INTO {table} ({names}) VALUES ({marks})"  # noqa: S608
+        return _Texts(places, row, "", "", tail)
     always = any(codec.column.identity == "always" for codec in columns)
-    fixed = " OVERRIDING SYSTEM VALUE" if always else ""
-    casts = ", ".join(f"CAST(c{i} AS {codec.cast})" for i, codec in enumerate(columns))
-    head = f"INSERT INTO {table} ({names}){fixed} SELECT {casts.replace('%', '%%')} FROM "  # noqa: S608
-    if len(rows) >= _MANY:
-        _copy(connection, head, tail, places, rows)
-        return
-    arrays = ", ".join("CAST(%s AS text[])" for _ in columns)
+    into = f"INSERT INTO {table} ({names})" + (" OVERRIDING SYSTEM VALUE" if always else "")
+    types = [(codec.cast or codec.column.type).replace("%", "%%") for codec in columns]
+    # A text is cast to the type, whether it stands for itself or comes out of an array.
+    marks = ", ".join(f"CAST(CAST(%s AS text) AS {type_})" for type_ in types)
+    casts = ", ".join(f"CAST(c{i} AS {type_})" for i, type_ in enumerate(types))
     aliases = ", ".join(f"c{i}" for i in range(len(columns)))
-    given = tuple([row.raw[i] for row in rows] for i in places)
-    connection.exec_driver_sql(f"{head}unnest({arrays}) AS given({aliases}){tail}", given)
+    arrays = ", ".join("CAST(%s AS text[])" for _ in columns)
+    return _Texts(
+        places,
+        f"{into} VALUES ({marks})",
+        f"{into} SELECT {casts} FROM ",  # noqa: S608
+        f"unnest({arrays}) AS given({aliases})",
+        tail,
+    )
 
 
 def _copy(

@@ -83,8 +83,11 @@ class Writer:
         wanted = {encode(id) for id in ids}
         for start in range(0, len(keys), _CHUNK):
             chunk = keys[start : start + _CHUNK]
-            condition = among(codecs, columns, chunk, self.dialect)
-            found, _ = self.collection.reader.read(connection, [condition], None, seen)
+            if len(chunk) == 1 and (single := self.collection.single):
+                found = single.read(connection.connection.driver_connection, chunk[0], seen)
+            else:
+                condition = among(codecs, columns, chunk, self.dialect)
+                found, _ = self.collection.reader.read(connection, [condition], None, seen)
             for one in found:
                 if encode(self.collection.id_of(one)) not in wanted:
                     raise DoesNotFit(
@@ -121,7 +124,7 @@ class Writer:
             # ON DUPLICATE KEY would take a clash on any unique key for the row itself.
             update(connection, node, changes.changed)
             self._insert_or_move(connection, node, rows)
-        except exc.IntegrityError as error:
+        except Exception as error:
             if is_unique(error):
                 raise _Clash(node, rows + changes.changed) from error
             raise
@@ -235,7 +238,7 @@ class Writer:
                     insert(connection, self.root, rows)
                 else:
                     upsert(connection, self.dialect, self.root, rows, new=True)
-        except exc.IntegrityError as error:
+        except Exception as error:
             if not is_unique(error):
                 raise
             if self._there(connection, self.root, rows):
@@ -375,7 +378,15 @@ def _keyless(node: Node, rows: list[Written], held: list[Found], changes: _Chang
             changes.gone.append(first[0].values)
 
 
+_SIMPLE = (str, int, bool, bytes, type(None))
+
+
 def _same(node: Node, wanted: list[Any], held: list[Any]) -> bool:
+    # Most rows stay as they are, and of simple values Python can tell it at once.
+    if wanted == held and all(
+        type(a) is type(b) and type(a) in _SIMPLE for a, b in zip(wanted, held, strict=True)
+    ):
+        return True
     made = [codec.column.generated is not None for codec in node.codecs]
     left = [x for x, generated in zip(wanted, made, strict=True) if not generated]
     right = [x for x, generated in zip(held, made, strict=True) if not generated]
