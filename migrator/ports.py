@@ -82,6 +82,7 @@ class LayoutFacts:
     by its key alone. ``costs``: get, get_entries, put, update, append, delete, and ``exchange``
     where blocks can be changed on condition, as a gateway's update and append do.
     ``entries``: the entries lie apart, so that one can be written without the others.
+    ``typed``: values lie in columns or keys of declared types, which decide how each is held.
     ``shared``: blocks of several classes may lie in one collection, told apart by their keys.
     ``kinds``, ``key_kinds``, ``limits`` and ``expiry`` are those of this layout, None where
     the store's own hold.
@@ -94,6 +95,7 @@ class LayoutFacts:
     by_key: bool = True
     entries: bool = True
     shared: bool = False
+    typed: bool = False
     kinds: Mapping[Kind, Held] | None = None
     key_kinds: frozenset[Kind] | None = None
     limits: Limits | None = None

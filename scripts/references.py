@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 import click
 import msgspec
@@ -25,8 +25,10 @@ from migrator.model.move import Layout
 from migrator.model.url import scheme
 from migrator.model.value import Kind
 from migrator.planning.file import plan_schema
-from migrator.ports import Capabilities, Held, How, Limits, StoreSettings
+from migrator.planning.harder import VALUES, harder
+from migrator.ports import Capabilities, Held, How, Limits, Store, StoreSettings
 
+T = TypeVar("T")
 DOCS = Path(__file__).parent.parent / "docs"
 # Opening a store connects to nothing; what it can do is known before.
 STORES = {
@@ -42,13 +44,13 @@ STORES = {
 HEAD = "<!-- made by scripts/references.py from the code; don't edit it -->\n\n"
 
 
-def all_capabilities() -> dict[str, Capabilities]:
-    """The capabilities of every store, by its name in the documentation."""
+def of_stores(ask: Callable[[Store], T]) -> dict[str, T]:
+    """What every store says, by its name in the documentation."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, url in STORES.items():
             store = factory(scheme(url))(StoreSettings("store", url, root=folder))
-            found[name] = store.capabilities
+            found[name] = ask(store)
             store.close()
     return found
 
@@ -114,17 +116,27 @@ def _limits(limits: Limits) -> str:
     return "; ".join(f"{bound:,} {of}" for of, bound in bounds.items() if bound) or "none"
 
 
-def kinds(stores: Mapping[str, Capabilities]) -> str:
-    """How every layout of every store holds every kind of value."""
+def kinds(
+    stores: Mapping[str, Capabilities], hard: Mapping[str, dict[str, dict[str, Held]]]
+) -> str:
+    """How every layout of every store holds every kind of value, and what is harder than that."""
     text = HEAD + "# Kinds of values\n\nHow each store holds each kind: by a type of its own, "
-    text += "*tagged* (carried by that type, its kind noted aside), or not at all (—). A single "
-    text += "value may be harder than its kind, as text with U+0000 is; the plan looks at each.\n"
+    text += "*tagged* (carried by that type, its kind noted aside), or not at all (—).\n\n"
+    text += "A single value may be harder than its kind. The second table of a store tells of "
+    text += "such values; the plan looks at each that it meets. It leaves out layouts where a "
+    text += "script declares types: what does not come back exactly from a declared type is noted "
+    text += "aside (Cassandra) or refused. What is absent is nowhere held: there is no entry.\n"
     for store, capabilities in stores.items():
         held = {name: capabilities.at(Layout(name)).kinds for name in capabilities.layouts}
         if all(each == capabilities.kinds for each in held.values()):
             held = {"every layout": capabilities.kinds}
         rows = [[kind.value, *(_held(each[kind]) for each in held.values())] for kind in Kind]
         text += f"\n## {store}\n\n{table(['kind', *held], rows)}"
+        says = hard[store]
+        if all(each == next(iter(says.values())) for each in says.values()):
+            says = {" ".join(f"`{name}`" for name in says): next(iter(says.values()))}
+        rows = [[name, *(_held(each[name]) for each in says.values())] for name in VALUES]
+        text += f"\n{table(['value', *says], rows)}"
     return text
 
 
@@ -209,10 +221,10 @@ def _json_kind(schema: dict[str, Any]) -> str:
 
 def pages() -> dict[Path, bytes]:
     """Every generated file with what belongs in it."""
-    stores = all_capabilities()
+    stores = of_stores(lambda store: store.capabilities)
     made: dict[str, Callable[[], bytes]] = {
         "reference/layouts.md": lambda: layouts(stores).encode(),
-        "reference/kinds.md": lambda: kinds(stores).encode(),
+        "reference/kinds.md": lambda: kinds(stores, of_stores(harder)).encode(),
         "reference/commands.md": lambda: commands().encode(),
         "reference/json.md": lambda: json_results().encode(),
         "plan.schema.json": plan_schema,

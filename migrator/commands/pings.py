@@ -7,6 +7,8 @@ import msgspec
 from migrator.commands.project import Project
 from migrator.errors import MigratorError
 from migrator.model.move import Layout
+from migrator.planning.harder import harder
+from migrator.ports import Held
 
 
 class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +48,8 @@ def _ping(project: Project, name: str) -> StoreStatus:
 
 
 class KindRow(msgspec.Struct, frozen=True, kw_only=True):
-    """How one kind of value is held by one layout of a store."""
+    """How one kind of value, or a value that is harder than its kind, is held by one layout of a
+    store."""
 
     kind: str
     store: str
@@ -56,15 +59,19 @@ class KindRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kinds(project: Project) -> list[KindRow]:
-    """The table of kinds: every kind in every layout of the environment's stores."""
-    found: list[KindRow] = []
+    """The table of kinds: every kind in every layout of the environment's stores, then values that
+    are harder than their kind."""
+    rows: list[KindRow] = []
+    harder_rows: list[KindRow] = []
+
+    def row(store: str, layout: str, kind: str, held: Held) -> KindRow:
+        return KindRow(kind=kind, store=store, layout=layout, how=held.how.value, type=held.type)
+
     for name in sorted(project.settings.stores):
-        capabilities = project.stores.get(name).capabilities
-        for layout in capabilities.layouts:
-            found += [
-                KindRow(
-                    kind=kind.value, store=name, layout=layout, how=held.how.value, type=held.type
-                )
-                for kind, held in capabilities.at(Layout(layout)).kinds.items()
-            ]
-    return found
+        store = project.stores.get(name)
+        for layout in store.capabilities.layouts:
+            kinds = store.capabilities.at(Layout(layout)).kinds
+            rows += [row(name, layout, kind.value, held) for kind, held in kinds.items()]
+        for layout, values in harder(store).items():
+            harder_rows += [row(name, layout, text, held) for text, held in values.items()]
+    return rows + harder_rows

@@ -69,6 +69,7 @@ KEY_KINDS = frozenset(
 )
 FACTS = LayoutFacts(
     effective=True,
+    typed=True,
     unit="row; a logged batch where projections or a locator belong to it",
     version="none: the latest write time of the row's cells",
     costs={

@@ -87,6 +87,7 @@ LAYOUTS = {
     ),
     "native": LayoutFacts(
         effective=True,
+        typed=True,
         unit="MULTI over the keys of a block",
         version=_VERSION,
         costs=_WHOLE

@@ -104,6 +104,7 @@ def tables(dialect: Dialect) -> LayoutFacts:
     changed = replace(changes, sends="the key, and the rows that differ; in one transaction")
     return LayoutFacts(
         effective=False,
+        typed=True,
         unit="transaction",
         version="none: the row lock of the root for the length of the transaction",
         costs={
