@@ -199,7 +199,7 @@ class Lane:
         reached("mirror.applied")
         self.touched += len(given.touches)
         self._acknowledge(primary, given)
-        self._clear(given)
+        self._clear(primary, given)
         self._lag, self._since = time.monotonic() - began, None
         self._readings[primary].marks.extend(given.marks)
 
@@ -263,11 +263,14 @@ class Lane:
 
     def _overhear(self, primary: str) -> None:
         """Read the mirror's feed on, now and then. It shows writes of our own, and those of
-        somebody else, which are reconciled away (R11)."""
+        somebody else, which are told and then reconciled away (R11).
+
+        It is acknowledged once they are: after a crash before that it shows them again.
+        """
         side = OTHER[primary]
         if side not in self._readings or time.monotonic() < self._overheard_at + _OVERHEAR:
             return
-        while (given := self._poll(side, 0.0)) is not None:
+        while len(self._strange) < _MOST and (given := self._poll(side, 0.0)) is not None:
             self._readings[side].marks.extend(given.marks)
             self._overheard = given.position or self._overheard
             if given.whole:
@@ -275,36 +278,67 @@ class Lane:
             for touch in given.touches:
                 if not self.reconciler.wrote(touch.key):
                     self._strange[encode(touch.key)] = touch
-            if len(self._strange) >= _MOST:
-                break
         self._overheard_at = time.monotonic()
-        if self._strange:
-            found = self.reconciler.foreign(primary, list(self._strange.values()), side)
-            self._strange.clear()
-            # Until all is scanned anew, what a lost feed did not show explains it as well.
-            if found and not self.scanning:
-                self._suspect(primary, found)
-        if self._overheard is not None:
-            self._acknowledge(side, Touches(position=self._overheard))
-            self._overheard = None
+        if self._suspects:
+            return  # those first: with ever new ones no marker would be the last
+        if found := self._look(primary):
+            self._suspect(primary, found)
+        self._acknowledge_overheard(side)
+
+    def _look(self, primary: str) -> list[Foreign]:
+        """What differs of all that may have been written to the mirror by somebody else."""
+        strange = list(self._strange.values())
+        found = self.reconciler.look(primary, strange, OTHER[primary]) if strange else []
+        self._strange.clear()
+        return found
 
     def _suspect(self, primary: str, found: list[Foreign]) -> None:
         """What differs may still be a write to the primary that was not acted on: its touch then
         comes before a marker that is written now."""
-        self._suspects |= {encode(each.key): each for each in found}
+        if self.scanning:
+            # What a lost feed did not show explains it as well.
+            self._undo(primary, found)
+            return
+        self._suspects = {encode(each.key): each for each in found}
         self._suspected = f"foreign {secrets.token_hex(8)}"
         self.journal(primary).mark(self._suspected)
 
-    def _clear(self, given: Touches) -> None:
-        """Tell of the suspects that no touch before the marker explains."""
+    def _acknowledge_overheard(self, side: str) -> None:
+        if self._overheard is not None and not self._suspects:
+            self._acknowledge(side, Touches(position=self._overheard))
+            self._overheard = None
+
+    def _clear(self, primary: str, given: Touches) -> None:
+        """Tell of the suspects that no touch before the marker explains, and undo them."""
         touched = {encode(touch.key) for touch in given.touches}
         for form, each in list(self._suspects.items()):
             if not touched.isdisjoint(map(encode, each.sources)):
                 del self._suspects[form]
         if self._suspects and self._suspected in given.marks:
-            for each in self._suspects.values():
-                self.reconciler.tell(each)
+            self._tell(primary, list(self._suspects.values()))
             self._suspects.clear()
+
+    def _tell(self, primary: str, found: list[Foreign]) -> None:
+        """Tell what somebody else wrote, and only then undo it: after a crash in between it is
+        told twice, and never not at all."""
+        for each in found:
+            self.reconciler.tell(each)
+        if found:
+            reached("foreign.told")
+            self._undo(primary, found)
+
+    def _undo(self, primary: str, found: list[Foreign]) -> None:
+        self.reconciler.untouched(primary, [each.key for each in found], OTHER[primary])
+
+    def drained(self, primary: str) -> None:
+        """All that was written to the primary has been acted on, and nobody writes: no touch will
+        explain what is suspected still."""
+        if self.scanning:
+            return
+        self._tell(primary, list(self._suspects.values()))
+        self._suspects.clear()
+        self._tell(primary, self._look(primary))
+        self._acknowledge_overheard(OTHER[primary])
 
     def pass_over(self, side: str, seconds: float) -> None:
         """Read the feed of a side that has just become the primary, and whose fence is up. It shows

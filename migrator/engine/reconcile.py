@@ -78,6 +78,7 @@ class Reconciler:
     _wrote: dict[bytes, tuple[int, float]] = field(default_factory=dict)
     _found: list[Foreign] | None = None
     _at_once: bool = False
+    _looks: bool = False  # writes nothing
     _ledger: set[str] | None = None
     _aside: set[str] | None = None
     # Of those, what a listing of the source has not met.
@@ -106,10 +107,18 @@ class Reconciler:
         self._at_once = tell
         try:
             # Deletes by somebody else are none of the application's.
-            self.keys(primary, [touch.key for touch in touches], side)
+            self.untouched(primary, [touch.key for touch in touches], side)
         finally:
             self._found, self._at_once = None, False
         return found
+
+    def look(self, primary: str, touches: Sequence[Touch], side: str) -> list[Foreign]:
+        """As ``foreign``, and leave all as it is."""
+        self._looks = True
+        try:
+            return self.foreign(primary, touches, side)
+        finally:
+            self._looks = False
 
     def tell(self, found: Foreign) -> None:
         """Keep in the run's record what somebody else wrote to the mirror."""
@@ -169,11 +178,15 @@ class Reconciler:
         return done
 
     def keys(self, primary: str, keys: Sequence[Value], listed: str) -> Done:
-        """Reconcile keys that nobody touched, of a re-scan that listed them on a side."""
-        touches = [Touch(key) for key in keys]
+        """Reconcile keys of a re-scan that listed them on a side."""
         if listed == "source" and self._unmet is not None:
             self._unmet.difference_update(map(quarantine_key, keys))
-        if listed == primary:
+        return self.untouched(primary, keys, listed)
+
+    def untouched(self, primary: str, keys: Sequence[Value], side: str) -> Done:
+        """Reconcile keys of a side that nobody touched on the primary."""
+        touches = [Touch(key) for key in keys]
+        if side == primary:
             return self.touched(primary, touches)
         return self.mirrored(primary, touches)
 
@@ -280,6 +293,8 @@ class Reconciler:
         if self._found is not None and kept:
             for old in self._read(route.target, kept):
                 self._differs(None, old)
+        if self._looks:
+            return Done()
         # Deletes first: they make way for unique values.
         self._delete(route.target, held[len(want) :], done)
         there = {encode(old.id) for old in held[: len(want)] if old is not None}
@@ -382,6 +397,8 @@ class Reconciler:
                 self._differs(back, old)
                 done.change += old is not None
                 done.create += old is None
+        if self._looks:
+            return Done()
         reached("mirror.write")
         # Deletes first: they make way for unique values.
         self._delete(route.source, gone, done)
@@ -458,6 +475,8 @@ class Reconciler:
     # ------------------------------------------------------------------ what does not go over
 
     def _set_aside(self, key: Value, reason: str, path: str) -> None:
+        if self._looks:
+            return
         item = quarantined(self.route, key, path, reason)
         self.scene.retry(self.scene.control.set_aside, self.scene.run.id, item)
         if self._aside is not None:
@@ -482,6 +501,8 @@ class Reconciler:
         return self._aside
 
     def _enter(self, key: Value, reason: str, path: str) -> None:
+        if self._looks:
+            return
         item = quarantined(self.route, key, path, reason, self.route.name(key))
         self.scene.retry(self.live.enter, item)
         log.warning("can't be written back", key=item.shown, path=path, reason=reason)

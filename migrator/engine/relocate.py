@@ -151,6 +151,9 @@ class Relocator(Reconciler):
             return self._returned(key, owner, None if anew else held[form])
 
         want = self._wanted(batch, wanted)
+        if self._looks:
+            self._compare(primary, batch, want, held, done)
+            return Done()
         intended = self._intend(primary, batch)
         self._make(primary, batch, want, held, done)
         self._clear(primary, batch, intended)
@@ -271,6 +274,28 @@ class Relocator(Reconciler):
     ) -> None:
         """Write what differs, and remove the rest."""
         side = self._side(OTHER[primary])
+        writes, gone = self._compare(primary, batch, want, held, done)
+        reached("mirror.write")
+        # Deletes first: they make way for unique values.
+        self._delete(side, gone, done)
+        lost: list[Address] = []
+        for block, error in self._write_all(side, writes):
+            owner = batch.owners[encode(block.id)]
+            owner.refuse(error)
+            lost += [Address(key) for key in owner.now.values]
+        if lost and primary == "source":
+            # An older copy would pass for the block, and a rollback not tell it from a write.
+            side.delete(lost)
+
+    def _compare(
+        self,
+        primary: str,
+        batch: _Batch,
+        want: Mapping[bytes, Block | None],
+        held: Mapping[bytes, Block | None],
+        done: Done,
+    ) -> tuple[list[Block], list[Block | None]]:
+        """What differs, and the rest."""
         stay = self._staying(primary, batch)
         writes: list[Block] = []
         gone: list[Block | None] = []
@@ -289,17 +314,7 @@ class Relocator(Reconciler):
             done.change += old is not None
             done.create += old is None
             self._differs(new, old, batch.sources(form))
-        reached("mirror.write")
-        # Deletes first: they make way for unique values.
-        self._delete(side, gone, done)
-        lost: list[Address] = []
-        for block, error in self._write_all(side, writes):
-            owner = batch.owners[encode(block.id)]
-            owner.refuse(error)
-            lost += [Address(key) for key in owner.now.values]
-        if lost and primary == "source":
-            # An older copy would pass for the block, and a rollback not tell it from a write.
-            side.delete(lost)
+        return writes, gone
 
     def _staying(self, primary: str, batch: _Batch) -> set[bytes]:
         """Keys that stay as they are: what can't be read, or can't go back, leaves the other side

@@ -280,6 +280,7 @@ def _drain(mirror: Mirror, old: str, marks: list[tuple[Lane, str]], until: float
             if time.monotonic() > until:
                 raise Waiting("the feed did not show the marker in time: undone")
             lane.turn(old, 0.05)
+        lane.drained(old)
 
 
 def _too_long(terms: SwapTerms) -> Waiting:

@@ -248,6 +248,7 @@ class ServerJournal:
     def mark(self, name: str) -> None:
         self._server.world.step("mark")
         self._server.log.append(Event(mark=name))
+        self._server.world.step("marked")
 
     def drop(self) -> None:
         self._server.world.step("drop")

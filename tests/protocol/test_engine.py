@@ -9,7 +9,7 @@ import pytest
 
 from migrator.model.phase import Phase
 from tests.protocol.plants import PLANTS, ends_equal
-from tests.protocol.schedule import Chances, filled, level, mirrored, reach, whole_life
+from tests.protocol.schedule import Chances, equal, filled, level, mirrored, reach, whole_life
 
 SCHEDULES = 4
 
@@ -170,6 +170,30 @@ def test_a_foreign_write_that_becomes_the_truth_is_told_also_after_a_crash(
     schedule.settle()
     assert schedule.world.held("source") == schedule.world.held("target")
     assert not schedule.world.lacks("target")
+
+
+@pytest.mark.parametrize(
+    "step", ["read", "mark", "marked", "foreign.told", "mirror.write", "write", "mirror.written"]
+)
+def test_a_foreign_write_to_the_mirror_is_told_wherever_a_crash_comes(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+
+    def meets() -> None:
+        world.foreign("target", "0")
+        world.script[step] = world.kill
+
+    world.script["idle"] = meets  # the mirror is at work
+    schedule.settle()
+    schedule.settle()
+
+    assert not world.script, "it was not killed"
+    equal(world)
+    # Twice, where it was killed between its word and its deed.
+    assert set(schedule.strangers()) == {"Game:0"}
+    assert len(schedule.strangers()) <= 1 + (step in ("foreign.told", "mirror.write", "write"))
 
 
 @pytest.mark.parametrize("step", ["swap.armed", "fence", "swap.drained", "swap.flipped"])
