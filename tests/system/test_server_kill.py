@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,53 @@ def test_a_second_apply_goes_on_after_the_death_of_a_server(
     with shop.open() as project:
         assert project.control.run("0001").phase in (Phase.DUAL_WRITE, Phase.BACKFILLED)
         commands.apply(project, plan)
+    check_arrived(shop, target, name, expected)
+
+
+class AtEach:
+    """Does something in turn, the first time that a run comes to each of its named points."""
+
+    def __init__(self, left: Collection[str], acts: Iterable[Callable[[], object]]) -> None:
+        self.left, self.acts = set(left), cycle(acts)
+        self.lock = threading.Lock()
+
+    def __call__(self, point: str) -> None:
+        with self.lock:
+            if point in self.left:
+                self.left.remove(point)
+                next(self.acts)()
+
+
+# All that an apply comes to, from the first to the last; some of them where blocks are there.
+APPLYING = [p for p in points.POINTS if not p.startswith(("rollback", "abort", "finish"))]
+
+
+def test_a_server_dies_at_every_named_point(
+    tmp_path: Path, own: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Now the source's and now the target's, in one run that goes on each time."""
+    source, target = POSTGRESQL, MONGODB
+    shop = Shop(tmp_path, {place.store: own.url[place.server or ""] for place in (source, target)})
+    name, expected = prepared(shop, source, target)
+
+    def restart(place: Place) -> Callable[[], None]:
+        def act() -> None:
+            own.do("kill", place.server or "")
+            own.do("up", place.server or "")
+
+        return act
+
+    with shop.open() as project:
+        at = target.at(f"{name}_t", kit.ROUNDS)
+        there = [(str(n), game(n + 1)) for n in range(0, GAMES, 9)] + [("gone", game(1))]
+        kit.fill(project.stores.get(target.store).collection("Game", at), there)
+        plan = commands.plan(project, "0001")
+        hook = AtEach(APPLYING, (restart(source), restart(target)))
+        monkeypatch.setattr(points, "hook", hook)
+        accept = [finding.code for finding in plan.to_accept]
+        commands.apply(project, plan, terms=commands.Terms(accept=accept))
+        monkeypatch.undo()
+    assert not hook.left, f"{hook.left} were not reached"
     check_arrived(shop, target, name, expected)
 
 
