@@ -151,6 +151,10 @@ class Route:
         """
         if self.move.sensitive and not all(isinstance(e, _IN_PLACE) for e in self.move.evolve):
             return True
+        return self.declares_sensitive(path)
+
+    def declares_sensitive(self, path: str) -> bool:
+        """Whether the move says so of a path of its source."""
         steps = parse_path(path) if path and not path.startswith("(") else ()
         return any(_begins(pattern, steps) for pattern in self.move.sensitive)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from migrator.model.block import Block, name
-from migrator.model.canonical import encode
+from migrator.errors import Refused
+from migrator.model.block import Aggregate, Block, name
+from migrator.model.canonical import encode, equal
+from migrator.model.path import escape, lookup, parse_path
 from migrator.model.value import Ref, Value, walk
 from migrator.planning.tally import Issues
 from migrator.ports import Collection
@@ -107,3 +109,48 @@ def _references(block: Block) -> list[Ref]:
     for value in block.entries.values():
         walk(value, visit)
     return found
+
+
+class SecretKeys:
+    """Finds fields that are declared sensitive and that every key gives away.
+
+    Keys name blocks in plans, logs and messages, so they can't be masked; what is a key of one
+    block by chance alone is none.
+    """
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+        self._paths: set[str] | None = None if route.move.sensitive else set()
+
+    def add(self, aggregate: Aggregate) -> None:
+        """Take note of an aggregate."""
+        if self._paths is None:
+            fields = {escape(field) for field in aggregate.value}
+            plain = {path for path in self._route.move.sensitive if "*" not in path}
+            self._paths = {f for f in fields if self._route.declares_sensitive(f)} | plain
+        if self._paths:
+            self._paths = {path for path in self._paths if _gives_away(aggregate, path)}
+
+    def refuse(self) -> None:
+        """Raise Refused where there is such a field."""
+        for path in sorted(self._paths or ()):
+            raise Refused(
+                f"{path} is declared sensitive, and it is (a part of) the key, which names blocks "
+                "in plans, logs and messages",
+                where=str(self._route.source_at),
+                hint=f"take {path} out of sensitive, or give the blocks another key in a move "
+                "without it before",
+            )
+
+
+def _gives_away(aggregate: Aggregate, path: str) -> bool:
+    try:
+        value = lookup(aggregate.value, parse_path(path))
+    except KeyError:
+        return False
+    match aggregate.id:
+        case list() as parts:
+            return any(equal(value, part) for part in parts)
+        case dict() as parts:
+            return any(equal(value, part) for part in parts.values())
+    return equal(value, aggregate.id)

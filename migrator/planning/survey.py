@@ -20,7 +20,7 @@ from migrator.model.translate import key_agrees
 from migrator.model.value import Value, show
 from migrator.planning.archiving import Archiving
 from migrator.planning.elsewhere import Elsewhere
-from migrator.planning.keys import Collisions, dangling
+from migrator.planning.keys import Collisions, SecretKeys, dangling
 from migrator.planning.metering import Metering
 from migrator.planning.tally import Issues, Kinds, Largest, key_bytes
 from migrator.ports import Capabilities, Collection, How
@@ -86,6 +86,7 @@ class Surveyor:
         self.progress = progress
         self.referred = referred
         self.collisions = Collisions(route)
+        self._secret_keys = SecretKeys(route), SecretKeys(route)
         self._looked_up: set[bytes] = set()
         self._shown = {"create": 0, "change": 0}
         self._capabilities = route.target_store.capabilities.at(route.move.target.layout)
@@ -110,6 +111,8 @@ class Surveyor:
             self._page(blocks)
             self.progress(found.read, total.blocks)
         found.seconds = time.monotonic() - began
+        for keys in self._secret_keys:
+            keys.refuse()
         if sampled:
             self._extrapolate(self.retry(route.source.count))
             if not found.fresh:
@@ -187,7 +190,7 @@ class Surveyor:
         route, name = self.route, self.route.source_name(block.id)
         try:
             expected = route.made(block)
-            self._check_identifier(block, name)
+            self._check_keys(block, expected, name)
         except CorruptBlock as error:
             self._misfit("E102", f"is damaged: {error}", name, "")
             return []
@@ -214,7 +217,11 @@ class Surveyor:
         except (CorruptBlock, DoesNotFit, Refused):
             return []  # told by the first pass
 
-    def _check_identifier(self, block: Block, name: str) -> None:
+    def _check_keys(self, block: Block, expected: list[Block], name: str) -> None:
+        if self.route.move.sensitive:
+            for keys, blocks in zip(self._secret_keys, ([block], expected), strict=True):
+                for each in blocks:
+                    keys.add(join(each))
         path = self.route.move.identifier
         if path is not None and not key_agrees(join(block), path):
             self.found.issues.add(

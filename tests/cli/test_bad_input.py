@@ -296,6 +296,37 @@ def test_a_value_that_does_not_fit(shop: Project) -> None:
     nothing_in(shop.root / "docs.db")
 
 
+@pytest.mark.parametrize(
+    ("key", "sensitive", "told"),
+    [("email", "email", "email"), ("email", "*", "email"), (["email", "n"], "n", "n")],
+)
+def test_a_key_that_is_sensitive(
+    shop: Project, key: str | list[str], sensitive: str, told: str
+) -> None:
+    """Keys name blocks everywhere, so a plan would give away what is to be masked."""
+    shop.change(
+        "CREATE TABLE person (email TEXT NOT NULL, n INT NOT NULL, PRIMARY KEY (email, n))",
+        "CREATE UNIQUE INDEX by_email ON person (email)",
+        "INSERT INTO person VALUES ('ann@x', 1), ('bob@x', 2)",
+    )
+    games = 'tables("game", rounds=tables("round", order_by="number"))'
+    shop.edit(
+        "migrations/0001_games.py",
+        (games, f'tables("person", key={key!r})'),
+        ("    target=", f"    sensitive=[{sensitive!r}],\n    target="),
+    )
+    answer = shop("plan", "--full")
+    assert refused(answer).startswith(f"refused: shop:person: {told} is declared sensitive")
+    assert "@x" not in answer.out + answer.err
+
+
+@leaves
+def test_a_field_that_is_a_key_by_chance_is_masked(shop: Project) -> None:
+    shop.edit("migrations/0001_games.py", ("    target=", '    sensitive=["score"],\n    target='))
+    shop.change("UPDATE game SET score = 7 WHERE id = 2")  # the others have their number there
+    assert "+ create    3 blocks" in shop.done("plan").out
+
+
 def test_no_terminal_and_no_yes(shop: Project) -> None:
     told = usage(shop("apply", "0001"))
     assert "say it at once:  migrator apply 0001 --yes" in told
