@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from migrator.errors import Refused
 from migrator.model.block import Block, Patch
 from migrator.model.diff import same_block
 from migrator.model.value import Value
 
 Change: TypeAlias = Block | Patch | None
 """A whole block, single entries, or None for its removal."""
+
+
+class TooMuch(Refused):
+    """A change takes more than the store does in one atomic step; nothing was written."""
 
 
 def is_still(found: Block | None, held: Block | None) -> bool:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from migrator.errors import DoesNotFit, Failed, Refused, Terminal, Transient
-from migrator.exchange import Amending, Change, Exchanging
+from migrator.exchange import Amending, Change, Exchanging, TooMuch
 from migrator.gateway import changes
 from migrator.gateway.errors import Behind, Conflict
 from migrator.gateway.follower import Moved, Terms
@@ -188,14 +188,21 @@ class Gateway:
         here = self._here
         new = Aggregate(id, changes.record_of(value, name(here.cls, id)), expires)
 
-        def write(sides: Sides) -> bool:
-            if sides.translates or sides.by_exchange:
+        def whole(sides: Sides) -> bool:
+            if sides.translates:
                 return False
             sides.primary.write([sides.stored(new, None)])
             return True
 
+        def write(sides: Sides) -> bool:
+            return not sides.by_exchange and whole(sides)
+
         if not (_plainly(here, expected) and self._send(here, id, write)):
-            self._change(here, id, lambda _: new, expected)
+            try:
+                self._change(here, id, lambda _: new, expected)
+            except TooMuch:
+                if expected is not ANY or not self._send(here, id, whole):
+                    raise
         return self._done(here, Found(id, value, expires), wait)
 
     def update(
@@ -252,16 +259,22 @@ class Gateway:
         """Remove an aggregate; one that is not there is no error, unless it was expected."""
         here = self._here
 
-        def remove(sides: Sides) -> bool:
-            if sides.by_exchange:
-                return False
+        def whole(sides: Sides) -> bool:
             (block,) = sides.primary.read([id]) if not sides.by_key else (Block(id, {}),)
             if block is not None:
                 sides.primary.delete([Address(id, block.place)])
             return True
 
+        def remove(sides: Sides) -> bool:
+            return not sides.by_exchange and whole(sides)
+
         if not (_plainly(here, expected) and self._send(here, id, remove, deleted=True)):
-            self._change(here, id, lambda _: None, expected, deleted=True)
+            try:
+                self._change(here, id, lambda _: None, expected, deleted=True)
+            except TooMuch:
+                if expected is not ANY:
+                    raise
+                self._send(here, id, whole, deleted=True)
         if wait:
             self._wait(here, id)
 

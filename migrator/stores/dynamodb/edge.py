@@ -34,11 +34,22 @@ _NO_RIGHT = {
     "SignatureDoesNotMatch",
 }
 _TOO_LARGE = ("size", "exceed", "larger", "too long", "Nesting Levels", "significant digits")
+CANCELLED = "TransactionCanceledException"
 CONDITION = "ConditionalCheckFailedException"
 NOT_FOUND = "ResourceNotFoundException"
 UNKNOWN_OPERATION = "UnknownOperationException"
 TRIMMED = "TrimmedDataAccessException"
 EXPIRED = "ExpiredIteratorException"
+
+
+_CAUSES = {
+    "ConditionalCheckFailed": CONDITION,
+    "TransactionConflict": "TransactionConflictException",
+    "ThrottlingError": "ThrottlingException",
+    "ProvisionedThroughputExceeded": "ProvisionedThroughputExceededException",
+    "ItemCollectionSizeLimitExceeded": "ItemCollectionSizeLimitExceededException",
+    "ValidationError": "ValidationException",
+}
 
 
 class Condition(Exception):
@@ -119,6 +130,8 @@ def _by_code(error: e.ClientError, where: str, key: object, writing: bool) -> Ex
     code = code_of(error)
     text = _short(error)
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    if code == CANCELLED:
+        code, text = _cause(error)
     if code == CONDITION:
         return Condition(text)
     if code == UNKNOWN_OPERATION:
@@ -153,6 +166,21 @@ def _by_code(error: e.ClientError, where: str, key: object, writing: bool) -> Ex
             hint="see what of the block is over the limits, or set oversize='quarantine'",
         )
     return Terminal(f"DynamoDB refused it: {text}", where=where)
+
+
+def _cause(error: e.ClientError) -> tuple[str, str]:
+    """Why a transaction was cancelled, as the error that one of its actions would have been."""
+    reasons = {
+        str(reason.get("Code")): str(reason.get("Message") or reason.get("Code"))
+        for reason in error.response.get("CancellationReasons") or ()
+    }
+    for code, text in reasons.items():
+        if code not in ("None", "ConditionalCheckFailed", "TransactionConflict"):
+            return _CAUSES.get(code, code), text
+    for code, text in reasons.items():
+        if code != "None":
+            return _CAUSES[code], text
+    return CANCELLED, _short(error)
 
 
 def _short(error: Exception) -> str:

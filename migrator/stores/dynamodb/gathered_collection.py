@@ -8,6 +8,7 @@ from contextvars import copy_context
 from typing import Any
 
 from migrator.errors import Refused, Terminal, Transient
+from migrator.exchange import Change
 from migrator.model.block import Address, Block, Patch
 from migrator.model.move import At
 from migrator.model.rules import Entries
@@ -27,6 +28,7 @@ from migrator.stores.dynamodb.places import Place
 from migrator.stores.dynamodb.ranges import after, segments, unreadable
 from migrator.stores.dynamodb.switching import Switcher
 from migrator.stores.dynamodb.table import Table, remove
+from migrator.stores.dynamodb.transacting import Transactor
 from migrator.stores.dynamodb.wire import Wire
 
 Decode = Callable[[Seen], Block]
@@ -163,6 +165,7 @@ class GatheredCollection(Live):
         self._locator = Locator(wire, at, cls, self._where) if places.fields else None
         self._walker = Walker(self._table, self._shape, self._locator)
         self._switcher = Switcher(self._table, self._shape, self._walker.look, self._where)
+        self._transactor = Transactor(self._table, self._shape, self._walker.look, self._where)
         self._meter = Meter(self._table)
         located = self._locator is not None
         self._units = GatheredMeter(self._meter, self._shape, located=located)
@@ -398,6 +401,21 @@ class GatheredCollection(Live):
                 self._remove(place, address.id)
             if self._locator is not None:
                 self._locator.forget(address.id, place, self._remove)
+
+    @property
+    def exchanging_alone(self) -> bool:
+        """Plain writes take several steps, each of which may undo what was exchanged meanwhile."""
+        return self._locator is None
+
+    def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        """Change a block that still is ``held``, in one transaction."""
+        if self._locator is not None:
+            raise Refused(
+                "a block whose place depends on its values can't be changed on condition yet",
+                where=self._where,
+                hint="put or delete whole aggregates without expected",
+            )
+        return self._transactor.exchange(id, held, change)
 
     # ------------------------------------------------------------ what fits
 

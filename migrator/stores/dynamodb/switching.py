@@ -141,12 +141,10 @@ class Switcher:
             head = self._shape.headed(head, said)
         old = lying.get(head_sk)
         if not new and not gone:
-            if old is not None and _content(old) == _content(head):
+            if old is not None and content(old) == content(head):
                 return 0
             return self._put_head(head, old, id)
-        if len(new) + len(gone) == 1 and (
-            old is None or _content(old, SIDE) == _content(head, SIDE)
-        ):
+        if len(new) + len(gone) == 1 and (old is None or content(old, SIDE) == content(head, SIDE)):
             # One item is changed at once by itself; its stamp follows in the head.
             one = [self._put(item, id) for item in new.values()]
             self._table.write_many(one + [self._remove(seen.place, sk, id) for sk in gone])
@@ -157,12 +155,12 @@ class Switcher:
     def _same(self, lying: Item | None, item: Item) -> bool:
         """Whether an entry lies there as it is to be, and with a stamp."""
         stamp = None if lying is None else stamp_of(lying)
-        return stamp is not None and _content(lying) == _content(self._shape.stamped(item, stamp))
+        return stamp is not None and content(lying) == content(self._shape.stamped(item, stamp))
 
     def _put_head(self, head: Item, old: Item | None, id: Value) -> int | None:
         """Write a head if it still is the one that was read, the side alone where that is all."""
         unchanged = self._unchanged(old)
-        if old is None or _content(old, SIDE) != _content(head, SIDE):
+        if old is None or content(old, SIDE) != content(head, SIDE):
             raw = encode_json(head)
             return len(raw) if self._table.put_if(raw, id, **unchanged) else None
         unchanged["ExpressionAttributeNames"]["#s"] = SIDE
@@ -332,7 +330,7 @@ class Switcher:
         self._table.write_many([self._remove(place, head_sk, id)])
 
 
-def _content(item: Item | None, without: str = "") -> Item | None:
+def content(item: Item | None, without: str = "") -> Item | None:
     """An item as it compares: sets have no order, numbers no form."""
     if item is None:
         return None

@@ -283,6 +283,22 @@ class Table:
         """Put one item under a condition; whether the condition held."""
         return self._if("PutItem", name, Item=msgspec.Raw(item), **request)
 
+    def transact(self, actions: Sequence[Mapping[str, Any]], name: object, token: str) -> bool:
+        """Carry out all or nothing; whether all conditions held. The same token is the same once.
+
+        Raises Unsupported where the server has no transactions.
+        """
+        request = {
+            "TransactItems": actions,
+            "ClientRequestToken": token,
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        try:
+            self.wire.call("TransactWriteItems", request, self.where, key=name, writing=True)
+        except Condition:
+            return False
+        return True
+
     def _if(self, operation: str, name: object, **request: Any) -> bool:
         request = {"TableName": self.name, "ReturnConsumedCapacity": "TOTAL", **request}
         try:

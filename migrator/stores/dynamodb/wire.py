@@ -150,6 +150,8 @@ def _named(request: Mapping[str, Any]) -> dict[str, Any]:
     """What the client itself looks at, to find the endpoint: the names of tables."""
     if "RequestItems" in request:
         return {"RequestItems": {name: {} for name in request["RequestItems"]}}
+    if "TransactItems" in request:
+        return {"TransactItems": [{}]}
     return {"TableName": request["TableName"]} if "TableName" in request else {}
 
 
