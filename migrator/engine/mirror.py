@@ -430,8 +430,10 @@ class Mirror:
     # ------------------------------------------------------------------ telling
 
     def _marks(self) -> list[str]:
-        """The markers of who waits for the mirror to hold what was written before them."""
-        marks = (mark for lane in self.lanes for mark in lane.marks(self.run.primary))
+        """The markers of who waits for the mirror to hold what was written before them; none of
+        those of a feed that was lost, until both sides are scanned."""
+        lanes = (lane for lane in self.lanes if not lane.scanning)
+        marks = (mark for lane in lanes for mark in lane.marks(self.run.primary))
         return [mark for mark in marks if mark.startswith(_SETTLING)]
 
     def lag(self) -> float:

@@ -14,6 +14,7 @@ from migrator.route import Route
 from migrator.state import Control, LiveState
 
 _SILENT = 30.0
+_MARK_EVERY = 5.0
 
 
 class Heard:
@@ -57,11 +58,15 @@ def settler(
     live = LiveState(control, id)
 
     def settle() -> None:
-        heard, marks = Heard(live), set()
-        for route in routes:
-            marks.add(mark := settling())
-            journal_of(route, run.primary, id).mark(mark)
+        heard = Heard(live)
+        journals = {settling(): journal_of(route, run.primary, id) for route in routes}
+        marks, marked = set(journals), 0.0
         while marks:
+            if time.monotonic() >= marked + _MARK_EVERY:
+                # Once more: what a feed that was lost had told of the first is gone with it.
+                for mark in marks:
+                    journals[mark].mark(mark)
+                marked = time.monotonic()
             silent, state = heard.look()
             met = state.get("settled")
             marks.difference_update(met if isinstance(met, list) else ())

@@ -32,6 +32,7 @@ from migrator.stores.redis.listing import Walker
 from migrator.stores.redis.names import Damaged
 from migrator.stores.redis.native import NativeForm, parts_of
 from migrator.stores.redis.note import RedisNote
+from migrator.stores.redis.tracking import TrackingJournal
 from migrator.stores.redis.wire import Unit, Wire
 
 REGISTRY = b"_migrator:collections"
@@ -178,8 +179,10 @@ class RedisCollection:
         self._name = at.collection.encode()
 
     def journal(self, name: str) -> Journal:
-        """The replication stream; only its markers tell runs apart."""
-        return RedisJournal(self._wire, self._form, names.id_of, name)
+        """The feed that the store's options name; only its markers tell runs apart."""
+        tracks = self._wire.servers.feed == "tracking"
+        made = TrackingJournal if tracks else RedisJournal
+        return made(self._wire, self._form, names.id_of, name)
 
     def note(self, name: str) -> Note:
         """The note of this name, in the same database."""

@@ -68,6 +68,10 @@ class Form(Protocol):
     def key(self, id: Value) -> bytes:
         """The key of a block. Raises DoesNotFit for an identifier that can be none."""
 
+    @property
+    def prefixes(self) -> Sequence[bytes]:
+        """What all keys of blocks begin with: one of these, none of which begins with another."""
+
     def suffix(self, key: bytes) -> bytes | None:
         """The identifier's bytes in a key; None where the key is no block's."""
 
@@ -130,6 +134,10 @@ class OneKey:
 
     def _key(self, id: bytes) -> bytes:
         return self._prefix + id
+
+    @property
+    def prefixes(self) -> Sequence[bytes]:
+        return (self._prefix,)
 
     def suffix(self, key: bytes) -> bytes | None:
         return key[len(self._prefix) :] if key.startswith(self._prefix) else None

@@ -9,7 +9,7 @@ step, so that nothing of it stays.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from migrator.errors import FeedLost, Refused, Terminal, Transient
@@ -31,6 +31,10 @@ _PATIENCE = 30.0
 
 class Lies(Protocol):
     """How blocks lie under keys."""
+
+    @property
+    def prefixes(self) -> Sequence[bytes]:
+        """What all keys of blocks begin with: one of these, none of which begins with another."""
 
     def suffix(self, key: bytes) -> bytes | None:
         """The identifier's bytes in a key; None where the key is no block's."""
@@ -74,7 +78,8 @@ class RedisJournal:
             yield (
                 "error", "redis-feed-cluster",
                 "the writes of a cluster can't be followed: each master has a stream of its own",
-                "move it at rest",
+                'set feed = "tracking" in the store\'s options (each lost connection then has both '
+                "sides compared anew), or move it at rest",
             )  # fmt: skip
             return
         info = self._info()
@@ -95,7 +100,7 @@ class RedisJournal:
             yield (
                 "error", "redis-feed-right", f"its stream can't be had: {why}",
                 "ACL SETUSER this user +psync +replconf +info; where a service gives no "
-                "replication at all, move it at rest",
+                'replication at all, set feed = "tracking" in the store\'s options',
             )  # fmt: skip
         size = int(info.get("repl_backlog_size", 0))
         if size < _ROOMY:

@@ -8,23 +8,20 @@ WAIT never counts us among those that have its writes.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import hiredis
 from redis import exceptions as e
 
 from migrator.errors import FeedLost, MigratorError, Transient
 from migrator.stores.redis import edge
+from migrator.stores.redis.line import Line
 from migrator.stores.redis.settings import Address, Servers
-from migrator.stores.redis.wire import Reply
 
 # A command of the stream, and how many bytes of it.
 Taken: TypeAlias = tuple[list[bytes], int]
 
-_CHUNK = 1 << 18
 # Nothing of the data, should the server begin to send it all the same.
 _WANTS = (
     ("REPLCONF", "capa", "eof", "capa", "psync2"),
@@ -32,38 +29,12 @@ _WANTS = (
 )
 
 
-class Replica:
+class Replica(Line):
     """One connection to one server, by one thread at a time. Raises Transient, Terminal."""
 
     def __init__(self, servers: Servers, address: Address, where: str) -> None:
-        self.where = where
-        self._patience: float = servers.options["socket_timeout"]
+        super().__init__(servers, address, where)
         self._split = Splitter(where)
-        made: Any = servers.connection(host=address.host, port=address.port, **servers.options)
-        self._connection = made
-        try:
-            made.connect()
-        except (e.RedisError, OSError) as error:
-            raise edge.unreachable(error, where) from error
-
-    def close(self) -> None:
-        with suppress(e.RedisError, OSError):
-            self._connection.disconnect()
-
-    def hang_up(self) -> None:
-        """End a ``receive`` that another thread waits in."""
-        with suppress(OSError, AttributeError):
-            self._connection._sock.shutdown(socket.SHUT_RDWR)
-
-    def ask(self, *command: str | int) -> Reply:
-        """Send a command; its answer. Raises for a refusal."""
-        try:
-            self._connection.send_command(*command)
-            return self._connection.read_response(disconnect_on_error=False)
-        except (e.ResponseError, e.AuthenticationError) as error:
-            raise edge.refused(error, self.where) from error
-        except (e.RedisError, OSError) as error:
-            raise edge.broken(error, self.where, writing=False) from error
 
     def refused(self) -> str:
         """What the server says against a replica of this user's; empty where nothing."""
@@ -82,11 +53,11 @@ class Replica:
         """Ask for the whole data, which makes the server keep a backlog; it is never read."""
         for command in _WANTS:
             self.ask(*command)
-        self._connection.send_command("PSYNC", "?", "-1")
+        self.tell("PSYNC", "?", "-1")
 
     def check(self) -> None:
         """Raises Terminal where the server has refused to send its data."""
-        begun = self._receive(0.01).lstrip(b"\n")
+        begun = self.take(0.01).lstrip(b"\n")
         if begun.startswith(b"-"):
             self._refuse(begun)
 
@@ -94,10 +65,10 @@ class Replica:
         """Take the stream behind so many bytes of it. Raises FeedLost where that is gone."""
         for command in _WANTS:
             self.ask(*command)
-        self._connection.send_command("PSYNC", replid, str(offset + 1))
+        self.tell("PSYNC", replid, str(offset + 1))
         begun = b""
         while b"\r\n" not in (begun := begun.lstrip(b"\n")):
-            if not (more := self._receive(self._patience)):
+            if not (more := self.take(self._patience)):
                 raise Transient("no answer in time to PSYNC", where=self.where)
             begun += more
         answer, _, stream = begun.partition(b"\r\n")
@@ -114,29 +85,13 @@ class Replica:
     def receive(self, seconds: float) -> list[Taken]:
         """The commands that have come, none where none came in time."""
         if not (found := self._split.commands()):
-            self._split.feed(self._receive(seconds))
+            self._split.feed(self.take(seconds))
             found = self._split.commands()
         return found
 
-    def _receive(self, seconds: float) -> bytes:
-        try:
-            self._connection._sock.settimeout(seconds)
-            got: bytes = self._connection._sock.recv(_CHUNK)
-        except TimeoutError:
-            return b""
-        except OSError as error:
-            raise edge.broken(error, self.where, writing=False) from error
-        if not got:
-            raise Transient("the server ended the stream", where=self.where)
-        return got
-
     def acknowledge(self) -> None:
         """Say that we are there, and have nothing."""
-        try:
-            self._connection._sock.settimeout(self._patience)
-            self._connection.send_command("REPLCONF", "ACK", "0", check_health=False)
-        except (e.RedisError, OSError) as error:
-            raise edge.broken(error, self.where, writing=False) from error
+        self.tell("REPLCONF", "ACK", "0")
 
 
 class Splitter:

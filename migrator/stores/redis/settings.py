@@ -23,12 +23,14 @@ _FILES = {
     "tlsCertFile": "ssl_certfile",
     "tlsKeyFile": "ssl_keyfile",
 }
+FEEDS = ("replication", "tracking")
 _KNOWN: dict[str, type] = {
     **dict.fromkeys(_FILES, str),
     "tls": bool,
     "tlsAllowInvalidCertificates": bool,
     "username": str,
     "database": int,
+    "feed": str,
     "connectTimeoutMS": int,
     "socketTimeoutMS": int,
     "maxPoolSize": int,
@@ -53,7 +55,7 @@ class Servers:
     """How to reach a store: the servers named in its URL, and how to connect to any of them.
 
     ``replicas`` is how many replicas must have a write before it counts as durable, within
-    ``replicas_ms``.
+    ``replicas_ms``. ``feed`` says how writes are followed.
     """
 
     seeds: tuple[Address, ...]
@@ -63,6 +65,7 @@ class Servers:
     pool: int
     replicas: int
     replicas_ms: int
+    feed: str
 
 
 def servers(settings: StoreSettings) -> Servers:
@@ -73,6 +76,9 @@ def servers(settings: StoreSettings) -> Servers:
     cluster = parts.scheme.lower() == "rediscluster"
     if parts.query or parts.fragment:
         raise Refused(f"{where}: the url has a query", hint="put it into the store's options")
+    feed = options.get("feed", FEEDS[0])
+    if feed not in FEEDS:
+        raise Refused(f"{where}: feed is {feed!r}", hint=f"one of: {', '.join(FEEDS)}")
     seeds = tuple(_address(text, where) for text in parts.netloc.rpartition("@")[2].split(","))
     tls = parts.scheme.lower() == "rediss" or options.get("tls", False)
     user = options.get("username") or unquote(parts.username or "")
@@ -104,6 +110,7 @@ def servers(settings: StoreSettings) -> Servers:
         options.get("maxPoolSize", 64),
         options.get("replicas", 0),
         options.get("replicasTimeoutMS", 10_000),
+        feed,
     )
 
 

@@ -71,8 +71,10 @@ class Wire:
 
     # ------------------------------------------------------------ topology
 
-    def masters(self) -> list[Address]:
-        """Every master that holds keys, in the order of their first slot."""
+    def masters(self, *, anew: bool = False) -> list[Address]:
+        """Every master that holds keys, in the order of their first slot; asked ``anew``."""
+        if anew:
+            self._forget_topology()
         if not self.servers.cluster:
             return [self.servers.seeds[0]]
         return list(dict.fromkeys(address for _, _, address in self._topology()))
