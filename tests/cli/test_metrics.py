@@ -22,7 +22,7 @@ Samples = dict[tuple[str, str], float]
 
 
 def ask(port: int) -> Samples:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     found: Samples = {}
     for family in text_string_to_metric_families(text):
@@ -69,7 +69,7 @@ def test_the_figures_of_a_live_move(shop: Project) -> None:
         assert found["migrator_copied_blocks_total", ""] == 3
         assert found["migrator_swap_pause_seconds_count", "target"] == 0
         assert found["migrator_ledger_blocks", ""] == found["migrator_quarantined_blocks", ""] == 0
-        assert abs(found["migrator_mirror_told_timestamp_seconds", ""] - time.time()) < 60
+        assert abs(found["migrator_mirror_told_timestamp_seconds", ""] - time.time()) < 600
         assert found["migrator_mirror_lag_seconds", ""] < 60
         shop.done("shadow", "0001")
         found = ask(port)

@@ -99,8 +99,8 @@ class Server:
 
     def plain(self, **more: object) -> pymongo.MongoClient[dict[str, object]]:
         return pymongo.MongoClient(
-            "127.0.0.1", self.port, directConnection=True, tls=True, serverSelectionTimeoutMS=500,
-            tlsCAFile=str(self.folder / "ca.pem"),
+            "127.0.0.1", self.port, directConnection=True, serverSelectionTimeoutMS=20_000,
+            tls=True, tlsCAFile=str(self.folder / "ca.pem"),
             tlsCertificateKeyFile=str(self.folder / self.files["client"]), **more,
         )  # fmt: skip
 
@@ -159,7 +159,7 @@ OPTIONS = {
     "tlsCertificateKeyFile": "client.pem",
     "authSource": "accounts",
     "directConnection": True,
-    "serverSelectionTimeoutMS": 2000,
+    "serverSelectionTimeoutMS": 20_000,
 }
 Open = Callable[..., Store]
 
