@@ -147,7 +147,7 @@ def _cassandra() -> tuple[Any, str]:
     session.default_timeout = 60
     for row in session.execute("SELECT keyspace_name FROM system_schema.keyspaces"):
         if row.keyspace_name == name or _left_behind(row.keyspace_name):
-            session.execute(f"DROP KEYSPACE {row.keyspace_name}")
+            session.execute(f"DROP KEYSPACE IF EXISTS {row.keyspace_name}")
     session.execute(
         f"CREATE KEYSPACE {name} WITH replication ="
         " {'class': 'SimpleStrategy', 'replication_factor': 1}"
