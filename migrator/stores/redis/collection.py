@@ -214,8 +214,12 @@ class RedisCollection:
         return None
 
     def findings(self) -> Iterable[tuple[str, str, str]]:
-        wire = self._wire
-        yield from findings.of_both_sides(self._infos(), int(wire.servers.options["db"]))
+        wire, infos = self._wire, self._infos()
+        yield from findings.of_both_sides(infos)
+        if not (isinstance(self._form, NativeForm) and self._form.with_all_deadlines):
+            yield from findings.field_deadlines(infos, int(wire.servers.options["db"]))
+        if isinstance(self._form, NativeForm) and self._form.with_deadlines:
+            yield from findings.without_field_deadlines(infos)
         yield from findings.moving_slots(wire)
         if isinstance(self._form, NativeForm):
             return
@@ -336,7 +340,9 @@ class RedisCollection:
         return self._form.encode(block).size
 
     def needs_tag(self, value: Value) -> Held | None:
-        return facts.needs_tag(value, isinstance(self._form, NativeForm))
+        if isinstance(self._form, NativeForm):
+            return facts.native_needs_tag(value, self._form.with_deadlines)
+        return facts.needs_tag(value)
 
     def same_key(self, id: Value) -> Value:
         return id

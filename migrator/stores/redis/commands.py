@@ -52,6 +52,12 @@ def _pairs(args: Command, here: bool, ours: int) -> Iterator[Written]:
         yield key, False
 
 
+def _counted(args: Command, here: bool, ours: int) -> Iterator[Written]:
+    """MSETEX, which says how many keys and values come before its options."""
+    for key in args[2 : 2 + 2 * int(args[1]) : 2]:
+        yield key, False
+
+
 def _renamed(args: Command, here: bool, ours: int) -> Iterator[Written]:
     yield args[1], True
     yield args[2], False
@@ -97,7 +103,7 @@ def _nothing(args: Command, here: bool, ours: int) -> Iterator[Written]:
 _WORDS: dict[_Reading, str] = {
     _one: """
         SET SETEX PSETEX SETNX GETSET GETDEL GETEX APPEND SETRANGE SETBIT BITFIELD INCR INCRBY
-        INCRBYFLOAT DECR DECRBY
+        INCRBYFLOAT DECR DECRBY DELEX DELIFEQ
         HSET HMSET HSETNX HDEL HINCRBY HINCRBYFLOAT HSETEX HGETEX HGETDEL HEXPIRE HPEXPIRE
         HEXPIREAT HPEXPIREAT HPERSIST
         LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LINSERT LSET LREM LTRIM
@@ -112,6 +118,7 @@ _WORDS: dict[_Reading, str] = {
     _every: "PFCOUNT",
     _gone: "DEL UNLINK",
     _pairs: "MSET MSETNX",
+    _counted: "MSETEX",
     _renamed: "RENAME RENAMENX",
     _stored: "SORT GEORADIUS GEORADIUSBYMEMBER",
     _moved: "MOVE",

@@ -73,9 +73,9 @@ def refused(error: Exception, where: str, *, key: object = None, name: str = "")
             hint="choose the layout it was written in, or move that key away",
         )
     if "unknown command" in text or "unknown subcommand" in text:
-        return Terminal(
-            f"Redis refused it: {text}", where=where, hint="Redis 7.0 or newer is needed"
-        )
+        newer = "Redis 7.4 or Valkey 9" if "HPEXPIRE" in text.upper() else "Redis 7.0"
+        hint = f"{newer}, or a newer one, is needed"
+        return Terminal(f"Redis refused it: {text}", where=where, hint=hint)
     if key is not None and "maximum allowed size" in text:
         return DoesNotFit(f"{of}Redis does not take it: {text}", key=key, where=where)
     return Terminal(f"{of}Redis refused it: {text}", where=where)

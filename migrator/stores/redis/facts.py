@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from migrator.model import json_text
 from migrator.model.json_text import NESTING
-from migrator.model.value import Kind, Value, has_utf8
+from migrator.model.value import Kind, Value, has_utf8, kind_of
 from migrator.ports import Capabilities, Cost, Held, How, LayoutFacts, Limits
 from migrator.stores.redis.forms import MAX_BYTES
 
@@ -37,6 +37,7 @@ NATIVE_KINDS = {kind: Held(How.REFUSED) for kind in Kind} | {
         (Kind.LIST, "list"),
         (Kind.RECORD, "hash"),
         (Kind.DOUBLE, "score"),
+        (Kind.TIMESTAMP, "deadline"),
     )
 }
 
@@ -114,10 +115,8 @@ CAPABILITIES = Capabilities(
 )
 
 
-def needs_tag(value: Value, native: bool = False) -> Held | None:
+def needs_tag(value: Value) -> Held | None:
     """How a value of a kind that JSON has is held after all; None where its kind's row holds."""
-    if native:
-        return None  # what a part holds is told when the block is encoded, by its path
     kind = type(value)
     if kind is str:
         return None if has_utf8(value) else Held(How.TAGGED, "string")  # type: ignore[arg-type]
@@ -126,3 +125,11 @@ def needs_tag(value: Value, native: bool = False) -> Held | None:
     if isinstance(value, int) and kind is not int and kind is not bool:
         return Held(How.TAGGED, "JSON number")  # a small number that is 64 bits wide
     return None
+
+
+def native_needs_tag(value: Value, deadlines: bool) -> Held | None:
+    """As ``needs_tag``, for layout ``native``, with ``deadlines`` as a part or without.
+
+    What a part holds is told when the block is encoded, by its path.
+    """
+    return Held(How.REFUSED) if not deadlines and kind_of(value) is Kind.TIMESTAMP else None

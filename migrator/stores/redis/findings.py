@@ -44,32 +44,61 @@ def remarks(servers: Sequence[Info]) -> Iterator[str]:
     if any(map(_replicas, servers)):
         yield "replicas are behind: a failover may lose the last writes"
     if not _has_field_expiry(servers[0]):
-        yield "no deadlines of single hash fields before Redis 7.4"
+        yield "no deadlines of single hash fields before Redis 7.4 and Valkey 9"
     else:
-        yield "deadlines of single hash fields are not carried"
+        yield "deadlines of single hash fields are carried where layout native has them as a part"
 
 
 def _has_field_expiry(server: Info) -> bool:
-    version = server.get("redis_version", "0").split(".")
-    return [int(part) for part in version[:2] if part.isdigit()] >= [7, 4]
+    numbers = [int(part) for part in version(server).split(".")[:2] if part.isdigit()]
+    return numbers >= ([9, 0] if product(server) == "Valkey" else [7, 4])
 
 
-def of_both_sides(servers: Sequence[Info], database: int) -> Iterator[Finding]:
+def of_both_sides(servers: Sequence[Info]) -> Iterator[Finding]:
     """Severity, code and text, for a source as well as for a target."""
     if any(each.get("role") != "master" for each in servers):
         yield "error", "redis-replica", "it is a replica: it takes no writes and may show old data"
+
+
+def field_deadlines(servers: Sequence[Info], database: int) -> Iterator[Finding]:
+    """Deadlines of single fields, for a layout that leaves them behind."""
     fields = sum(_subexpiry(each.get(f"db{database}", "")) for each in servers)
     if fields:
         yield (
             "accept",
             "redis-field-expiry",
-            f"{fields:,} hashes have fields with deadlines of their own, which are not carried",
+            f"{fields:,} hashes have fields with deadlines of their own, which are carried only "
+            "where layout native has them as a part (redis_native, type deadlines)",
         )
+
+
+def without_field_deadlines(servers: Sequence[Info]) -> Iterator[Finding]:
+    """For a layout with such deadlines, where the server has none."""
+    old = sorted(
+        {f"{product(each)} {version(each)}" for each in servers if not _has_field_expiry(each)}
+    )
+    if old:
+        yield (
+            "error",
+            "redis-no-field-expiry",
+            f"the layout has deadlines of single fields, and {', '.join(old)} has none: it takes "
+            "Redis 7.4 or Valkey 9",
+        )
+
+
+def product(server: Info) -> str:
+    """Who a server is; Valkey also says which Redis it stands for."""
+    return "Valkey" if "valkey_version" in server else "Redis"
+
+
+def version(server: Info) -> str:
+    """Its own version."""
+    return server.get("valkey_version") or server.get("redis_version", "?")
 
 
 def _subexpiry(keyspace: str) -> int:
     pairs = dict(part.split("=", 1) for part in keyspace.split(",") if "=" in part)
-    return int(pairs.get("subexpiry", 0))
+    return int(pairs.get("subexpiry", pairs.get("keys_with_volatile_items", 0)))
 
 
 def of_target(servers: Sequence[Info], replicas: int, blocks: int, size: int) -> Iterator[Finding]:

@@ -4,6 +4,9 @@ Each part of an aggregate lies under a key of its own and as a type of Redis: th
 record in a hash, ``rounds`` as a list, ``tags`` as a set. Nothing is noted aside; a value that
 such a key would not give back exactly does not fit. Redis has no empty list, set, sorted set or
 stream: where the key is absent, the part is the empty one.
+
+The deadlines of single fields of a hash are a part, too, under the key of that hash. Their fields
+must be named to ask for them, so the hash is looked at just before, and again where it had others.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from migrator.errors import Refused, Terminal
+from migrator.errors import Refused, Terminal, Transient
 from migrator.model.block import Block
 from migrator.model.canonical import equal
 from migrator.model.json_text import UNFIT
@@ -21,13 +24,14 @@ from migrator.model.path import escape
 from migrator.model.rules import CorruptBlock, Representation, assemble
 from migrator.model.value import Record, Value
 from migrator.stores.redis import names
-from migrator.stores.redis.forms import Encoded, Found, OneKey, Raw, glob
+from migrator.stores.redis.forms import TRIES, Encoded, Found, OneKey, Raw, glob
 from migrator.stores.redis.names import Damaged
-from migrator.stores.redis.types import TYPES, Type
+from migrator.stores.redis.types import DEADLINES, TYPES, Type
 from migrator.stores.redis.wire import Command, Reply, Session, Unit, Wire, slot_of
 
 _PLACE = re.compile(r"\{\{|\}\}|\{id\}|[{}]")
 _ROOT = {"hash", "hash of json", "json"}
+_HASHES = {"hash", "hash of json"}
 
 
 @dataclass(frozen=True)
@@ -71,13 +75,26 @@ def parts_of(where: str, options: Mapping[str, object]) -> list[Part]:
                     f"{where}: {field or 'the record'} wants a key and a type, not {given!r}",
                     hint=f"types: {', '.join(TYPES)}",
                 )
-    parts.sort(key=lambda part: part.field != "")
+    parts.sort(key=lambda part: (part.type.name == DEADLINES, part.field != ""))
     if parts[0].field == "" and parts[0].type.name not in _ROOT:
         raise Refused(
             f"{where}: a {parts[0].type.name} can't hold the fields of the record",
             hint=f"use {', '.join(sorted(_ROOT))}, or give the part a field",
         )
+    for part in parts:
+        if part.type.name == DEADLINES and (not part.field or _hash_of(parts, part) is None):
+            raise Refused(
+                f"{where}: {part.field or 'the record'} are deadlines of no hash",
+                hint="give them a field, and the key of one part that is a hash",
+            )
     return parts
+
+
+def _hash_of(parts: Sequence[Part], of: Part) -> Part | None:
+    """The one hash under the key of a part of deadlines."""
+    place = (of.before, of.after)
+    here = [p for p in parts if (p.before, p.after) == place and p.type.name in _HASHES]
+    return here[0] if len(here) == 1 else None
 
 
 def _template(where: str, template: str) -> tuple[bytes, bytes]:
@@ -110,6 +127,12 @@ class NativeForm(OneKey):
         super().__init__(wire, cls, "", rules)
         self._lead, *self._others = parts
         self._parts = parts
+        # Parts of deadlines and the hashes that they are of.
+        self._deadlines = [
+            (part, of)
+            for part in parts
+            if part.type.name == DEADLINES and (of := _hash_of(parts, part)) is not None
+        ]
         self.type = self._lead.type.redis
         self.pattern = glob(self._lead.before) + b"*" + glob(self._lead.after)
         self._cluster = wire.servers.cluster
@@ -153,7 +176,7 @@ class NativeForm(OneKey):
         if self.suffix(key) is not None:
             yield key, True
         for part in self._others:
-            if (id_ := part.id(key)) is not None:
+            if part.type.name != DEADLINES and (id_ := part.id(key)) is not None:
                 lead = self._lead.key(id_)
                 if self.suffix(lead) is not None:
                     yield lead, False
@@ -164,20 +187,83 @@ class NativeForm(OneKey):
 
     # ------------------------------------------------------------ reading
 
-    def read(self, keys: Sequence[bytes]) -> list[Found]:
-        units = [Unit(key, self._reading(key)) for key in keys]
-        return [
-            self._gathered(key, replies)
-            for key, replies in zip(keys, self._wire.run(units), strict=True)
-        ]
+    @property
+    def with_deadlines(self) -> bool:
+        """Whether the deadlines of single fields are a part."""
+        return bool(self._deadlines)
 
-    def _reading(self, key: bytes) -> list[Command]:
+    @property
+    def with_all_deadlines(self) -> bool:
+        """Whether no deadline of a field is left out."""
+        hashes = sum(part.type.name in _HASHES for part in self._parts)
+        return len(self._deadlines) == hashes
+
+    def read(self, keys: Sequence[bytes]) -> list[Found]:
+        found: dict[bytes, Found] = {}
+        left = keys
+        for _ in range(TRIES):
+            asked = self._names(left)
+            units = [Unit(key, self._reading(key, asked[key])) for key in left]
+            for key, replies in zip(left, self._wire.run(units), strict=True):
+                told = self._with_names(asked[key], replies)
+                if told is not None:
+                    found[key] = self._gathered(key, told)
+            left = [key for key in left if key not in found]
+            if not left:
+                return [found[key] for key in keys]
+        raise self._changing(left[0])
+
+    def _changing(self, key: bytes) -> Transient:
+        return Transient(
+            f"{names.shown(key)} was changed by others all the time",
+            where=self._wire.where,
+            hint="it is tried again",
+        )
+
+    def _listing(self, key: bytes) -> list[Command]:
+        """What asks for the fields whose deadlines are a part."""
         id_ = self._lead.id(key) or b""
-        return [
-            command
-            for part in self._parts
-            for command in (part.type.get(part.key(id_)), ("PEXPIRETIME", part.key(id_)))
-        ]
+        return [("HKEYS", of.key(id_)) for _, of in self._deadlines]
+
+    def _names(self, keys: Sequence[bytes]) -> dict[bytes, list[Sequence[bytes]]]:
+        """For each block, the fields that its hashes with deadlines have."""
+        if not self._deadlines:
+            return {key: [] for key in keys}
+        units = [Unit(key, self._listing(key)) for key in keys]
+        return {
+            # What is no hash is told where it is read.
+            key: [() if isinstance(reply, Exception) else reply for reply in replies]
+            for key, replies in zip(keys, self._wire.run(units), strict=True)
+        }
+
+    def _reading(self, key: bytes, asked: Sequence[Sequence[bytes]]) -> list[Command]:
+        id_ = self._lead.id(key) or b""
+        fields = iter(asked)
+        commands: list[Command] = []
+        for part in self._parts:
+            place = part.key(id_)
+            get = part.type.get(place)
+            if part.type.name == DEADLINES:
+                some = next(fields)
+                get = (*get, "FIELDS", len(some), *some) if some else ("HLEN", place)
+            commands += [get, ("PEXPIRETIME", place)]
+        return commands
+
+    def _with_names(
+        self, asked: Sequence[Sequence[bytes]], replies: Sequence[Reply]
+    ) -> list[Reply] | None:
+        """Answers with the deadlines by name; None where a hash has other fields by now."""
+        told = list(replies)
+        for fields, (part, of) in zip(asked, self._deadlines, strict=True):
+            at = 2 * self._parts.index(part)
+            held, moments = told[2 * self._parts.index(of)], told[at]
+            if isinstance(held, Exception) or isinstance(moments, Exception):
+                continue
+            if {*held[::2]} != {*fields}:
+                return None
+            pairs = zip(fields, moments or (), strict=True)
+            told[at] = [part for field, since in pairs if since >= 0 for part in (field, since)]
+        return told
 
     def _gathered(self, key: bytes, replies: Sequence[Reply]) -> Found:
         fields: dict[bytes, Any] = {}
@@ -253,7 +339,11 @@ class NativeForm(OneKey):
 
     def _changes(self, session: Session, key: bytes, patch: Any) -> list[Command]:
         self.watch(session, key)
-        found = self._gathered(key, session.ask(*self._reading(key)))
+        asked: list[Sequence[bytes]] = list(session.ask(*self._listing(key)))
+        told = self._with_names(asked, session.ask(*self._reading(key, asked)))
+        if told is None:  # a field expired in between
+            raise self._changing(key)
+        found = self._gathered(key, told)
         if not isinstance(found, Raw):
             raise self._absent(key) if found is None else found
         return self._patched(patch, found)
@@ -282,6 +372,13 @@ class NativeForm(OneKey):
             self._unfit(id, left, f"{left} is no part of the layout ({', '.join(fields)} are)")
         if not found.get(self._lead.field):
             self._unfit(id, "", "nothing would lie under its first key")
+        for part, of in self._deadlines:
+            puts = found.pop(part.field)
+            there = {name for put in found.get(of.field, ()) for name in put[1::2]}
+            for name in (name for put in puts for name in put[4:] if name not in there):
+                path = escape(part.field)
+                self._unfit(id, path, f"{path} has a deadline of {names.shown(name)}, no field")
+            found[part.field] = puts  # behind its hash
         data = {
             str(arg).encode() if not isinstance(arg, bytes) else arg: b""
             for commands in found.values()

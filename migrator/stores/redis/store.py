@@ -22,8 +22,10 @@ class RedisStore:
 
     def ping(self) -> ServerInfo:
         found = [findings.info(self._wire, master) for master in self._wire.masters()]
-        versions = sorted({each.get("redis_version", "?") for each in found})
-        product = f"Redis cluster of {len(found)} masters" if self._servers.cluster else "Redis"
+        versions = sorted({findings.version(each) for each in found})
+        product = findings.product(found[0])
+        if self._servers.cluster:
+            product = f"{product} cluster of {len(found)} masters"
         return ServerInfo(product, ", ".join(versions), tuple(findings.remarks(found)))
 
     def collection(self, cls: str, at: At) -> RedisCollection:

@@ -1,11 +1,13 @@
 """Types of Redis as values: what is asked for, how it is read (twice) and how it is put.
 
 Elements are text, or bytes where they are no UTF-8; ``of json`` says that each is JSON. A sorted
-set is a record of scores; a stream is a list of records with ``id`` and ``values``.
+set is a record of scores; a stream is a list of records with ``id`` and ``values``. The deadlines
+of single fields of a hash are a record of timestamps.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import math
 import re
@@ -14,13 +16,29 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from migrator.model.json_text import dump_bytes
-from migrator.model.value import INT64_MAX, INT64_MIN, Record, Set, Value, has_utf8
+from migrator.model.value import (
+    INT64_MAX,
+    INT64_MIN,
+    Instant,
+    Kind,
+    Record,
+    Set,
+    Value,
+    has_utf8,
+    instant,
+    kind_of,
+    nanos_of,
+)
 from migrator.stores.redis import codec
 from migrator.stores.redis.names import foreign_name
 from migrator.stores.redis.wire import Command, Reply
 
 _WHOLE_NUMBER = re.compile(rb"0|-?[1-9]\d*")
 _STREAM_ID = re.compile(r"(0|[1-9]\d*)-(0|[1-9]\d*)")
+# What Redis takes as the deadline of a field, in milliseconds: the year 4199.
+_LAST_DEADLINE = 2**46 - 2
+_MILLISECOND = 1_000_000
+_START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Element = Callable[[bytes], Value]
 Put = Callable[[Any], tuple[list[Command], Reply]]
 
@@ -93,7 +111,7 @@ def _observed_json(data: bytes) -> Value:
 # ---------------------------------------------------------------- the types
 
 
-def _pairs(held: Sequence[bytes]) -> zip[tuple[bytes, bytes]]:
+def _pairs(held: Sequence[Any]) -> zip[tuple[Any, Any]]:
     return zip(held[::2], held[1::2], strict=True)
 
 
@@ -133,6 +151,19 @@ def _put_scores(value: Value) -> tuple[list[Command], Reply]:
         command += [text, member]
         held += [member, text]
     return ([("ZADD", *command)] if command else []), held
+
+
+def _put_deadlines(value: Value) -> tuple[list[Command], Reply]:
+    by_moment: dict[int, list[bytes]] = {}
+    for name, moment in _record(value).items():
+        if kind_of(moment) is not Kind.TIMESTAMP:
+            raise TypeError(f"the deadline of {name} is no timestamp")
+        since, rest = divmod(nanos_of(moment), _MILLISECOND)
+        if rest or not 0 <= since <= _LAST_DEADLINE:
+            raise ValueError(f"the deadline of {name} is none in milliseconds from 1970 to 4199")
+        by_moment.setdefault(since, []).append(_to_name(name))
+    held = [part for since, names in by_moment.items() for n in names for part in (n, since)]
+    return [("HPEXPIREAT", at, "FIELDS", len(n), *n) for at, n in by_moment.items()], held
 
 
 def _put_stream(value: Any) -> tuple[list[Command], Reply]:
@@ -182,6 +213,21 @@ def _hash(read: Element) -> Callable[[Reply], Value]:
 
 def _scores(held: Reply) -> Value:
     return {foreign_name(member): float(score) for member, score in _pairs(held)}
+
+
+def _deadlines(held: Reply) -> Value:
+    return {foreign_name(name): instant(since * _MILLISECOND) for name, since in _pairs(held)}
+
+
+def _observed_deadlines(held: Reply) -> Value:
+    found: dict[str, Value] = {}
+    for name, since in _pairs(held):
+        try:
+            moment: Value = _START + dt.timedelta(milliseconds=since)
+        except OverflowError:
+            moment = Instant(since * _MILLISECOND)
+        found[str(name, "utf-8", "surrogateescape")] = moment
+    return found
 
 
 def _stream(read: Element) -> Callable[[Reply], Value]:
@@ -236,6 +282,10 @@ _ALL = [
     Type("string", "string", ("GET",), (), codec.plain, _text, _put_one(_to_text), _nothing),
     Type("json", "string", ("GET",), (), lambda data: codec.from_json(data), _observed_json,
          _put_one(_to_json), _nothing),
+    Type("deadlines", "hash", ("HPEXPIRETIME",), (), _deadlines, _observed_deadlines,
+         _put_deadlines, dict),
     Type("integer", "string", ("GET",), (), _integer, _integer, _put_one(_to_integer), _nothing),
 ]  # fmt: skip
 TYPES = {each.name: each for each in _ALL}
+# Of the fields of a hash that is another part: what is asked for are the fields that it has.
+DEADLINES = "deadlines"
