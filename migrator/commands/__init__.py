@@ -7,7 +7,7 @@ database of one environment, opened as they are needed.
 from migrator.commands.applying import apply
 from migrator.commands.live import mirror
 from migrator.commands.pacing import Paced, pause, resume, throttle
-from migrator.commands.pings import KindRow, StoreStatus, kinds, stores
+from migrator.commands.pings import KindRow, LayoutStatus, StoreStatus, kinds, stores
 from migrator.commands.plans import (
     Progress,
     is_plan_file,
@@ -44,6 +44,7 @@ __all__ = [
     "Current",
     "Inspected",
     "KindRow",
+    "LayoutStatus",
     "Outlook",
     "Paced",
     "Progress",

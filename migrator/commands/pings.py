@@ -8,17 +8,34 @@ from migrator.commands.project import Project
 from migrator.errors import MigratorError
 from migrator.model.move import Layout
 from migrator.planning.harder import harder
-from migrator.ports import Held
+from migrator.ports import Capabilities, Held
+
+
+class LayoutStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a layout of a store can do. ``effective``: a block is one unit of distribution and
+    atomicity; ``entries``: one can be written without the others; limits are in bytes and in
+    levels of nesting, null for none."""
+
+    layout: str
+    default: bool
+    effective: bool
+    unit: str
+    entries: bool
+    expiry: bool
+    block_bytes: int | None
+    key_bytes: int | None
+    nesting: int | None
 
 
 class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store answered to a ping, or why it did not."""
+    """What a store answered to a ping, or why it did not; and what it can do."""
 
     name: str
     ok: bool
     product: str = ""
     version: str = ""
     layouts: list[str] = []
+    capabilities: list[LayoutStatus] = []
     feed: str | None = None
     remarks: list[str] = []
     error: str = ""
@@ -42,8 +59,24 @@ def _ping(project: Project, name: str) -> StoreStatus:
         product=info.product,
         version=info.version,
         layouts=list(capabilities.layouts),
+        capabilities=[_layout(capabilities, name) for name in capabilities.layouts],
         feed=capabilities.feed,
         remarks=list(info.remarks),
+    )
+
+
+def _layout(capabilities: Capabilities, name: str) -> LayoutStatus:
+    facts, here = capabilities.layouts[name], capabilities.at(Layout(name))
+    return LayoutStatus(
+        layout=name,
+        default=name == capabilities.default_layout,
+        effective=facts.effective,
+        unit=facts.unit,
+        entries=facts.entries,
+        expiry=here.expiry,
+        block_bytes=here.limits.block_bytes,
+        key_bytes=here.limits.key_bytes,
+        nesting=here.limits.nesting,
     )
 
 

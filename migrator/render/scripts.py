@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from migrator.render.text import Line, columns, first_line, some
+from migrator.render.text import Line, columns, first_line, size, some
 
 if TYPE_CHECKING:
-    from migrator.commands import Current, KindRow, StoreStatus
+    from migrator.commands import Current, KindRow, LayoutStatus, StoreStatus
     from migrator.revisions import Checked, HistoryEntry
 
 
@@ -57,8 +57,28 @@ def store_lines(found: Sequence[StoreStatus]) -> Iterator[Line]:
         feed = f"   feed: {each.feed}" if each.feed else ""
         layouts = f"layouts: {', '.join(each.layouts)}"
         yield Line(f"{each.name:<{width}}  {each.product} {each.version}   {layouts}{feed}")
+        can = [(at.layout, _ability(at)) for at in each.capabilities]
+        for text in columns(can):
+            yield Line(f"{'':<{width}}    {text}", "dim")
         for remark in each.remarks:
             yield Line(f"{'':<{width}}  {remark}", "yellow")
+
+
+def _ability(at: LayoutStatus) -> str:
+    bounds = [
+        f"a {what} up to {size(bound)}"
+        for what, bound in (("block", at.block_bytes), ("key", at.key_bytes))
+        if bound
+    ]
+    words = [
+        "effective" if at.effective else "not effective",
+        f"atomic: {at.unit}",
+        "entries apart" if at.entries else "entries together",
+        *(["expiry"] if at.expiry else []),
+        *bounds,
+        *([f"{at.nesting} levels"] if at.nesting else []),
+    ]
+    return "; ".join(words)
 
 
 def kind_lines(found: Sequence[KindRow]) -> Iterator[Line]:

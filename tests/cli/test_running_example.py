@@ -15,7 +15,10 @@ def test_from_an_empty_folder_to_the_end(tmp_path: Path) -> None:
     assert "no revision yet" in migrator.done("history").out
     fill_shop(tmp_path / "shop.db")
     migrator.write("migrator.toml", SETTINGS)
-    assert "SQLite" in migrator.done("stores").out
+    told = migrator.done("stores").out
+    assert "SQLite" in told
+    assert "entries  effective; atomic: transaction; entries apart; expiry" in told
+    assert "tables   not effective; atomic: transaction" in told
 
     made = migrator.done("new", "Games out of the shop", "--from-sql", "shop", "game")
     assert made.out.startswith("wrote migrations/0001_games_out_of_the_shop.py\n")
