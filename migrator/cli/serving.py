@@ -9,7 +9,7 @@ import socket
 import threading
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import click
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 TOKEN = "MIGRATOR_SERVE_TOKEN"  # noqa: S105 - the name of the variable
 SHORTEST = 16
+SHAPES = ("source", "target")
+# A revision, and whose shape of it is spoken.
+Speaks: TypeAlias = tuple[str | None, Literal["source", "target"] | None]
 _LOOK = 0.1
 
 
@@ -35,11 +38,15 @@ _LOOK = 0.1
               help="Where; without HOST on loopback, and port 0 is any that is free.")  # fmt: skip
 @click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path),
               help=f"Holds the token that requests must bring; else it is in {TOKEN}.")  # fmt: skip
+@click.option("--revision", metavar="REVISION", help="Follow this revision, and no other.")
+@click.option("--shape", type=click.Choice(SHAPES),
+              help="Whose shape applications speak, where the revision changes it.")  # fmt: skip
 @global_options
 @pass_options
 def serve_command(
-    options: Options, classes: tuple[str, ...], listen: tuple[str, int], token_file: Path | None
-) -> None:
+    options: Options, classes: tuple[str, ...], listen: tuple[str, int], token_file: Path | None,
+    revision: str | None, shape: Literal["source", "target"] | None,
+) -> None:  # fmt: skip
     """Offer the gateway of CLASS... over HTTP, to applications in any language.
 
     Reads, writes and conditions on aggregates as JSON, the phase of the class's move, and leases
@@ -49,7 +56,8 @@ def serve_command(
     token = _token(token_file)
     with options.project() as project, stoppable() as stop, _listening(*listen) as sock:
         try:
-            asyncio.run(_serve(options, project, list(dict.fromkeys(classes)), sock, token, stop))
+            served = list(dict.fromkeys(classes))
+            asyncio.run(_serve(options, project, served, (revision, shape), sock, token, stop))
         except ImportError:
             raise Refused(
                 "serving needs the packages starlette and uvicorn",
@@ -92,8 +100,8 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 
 async def _serve(
-    options: Options, project: Project, classes: list[str], sock: socket.socket, token: str,
-    stop: threading.Event,
+    options: Options, project: Project, classes: list[str], speaks: Speaks, sock: socket.socket,
+    token: str, stop: threading.Event,
 ) -> None:  # fmt: skip
     import uvicorn
 
@@ -106,10 +114,17 @@ async def _serve(
         def capture_signals(self) -> Iterator[None]:
             yield  # they are the command's
 
+    revision, shape = speaks
     async with AsyncExitStack() as stack:
         gateways = {
             cls: await stack.enter_async_context(
-                await AsyncGateway.open(cls, project.settings.file, project.settings.env)
+                await AsyncGateway.open(
+                    cls,
+                    project.settings.file,
+                    project.settings.env,
+                    revision=revision,
+                    shape=shape,
+                )
             )
             for cls in classes
         }

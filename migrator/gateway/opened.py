@@ -285,8 +285,9 @@ class Opened:
         if not route.translation.identity and self._shape not in ("source", "target"):
             raise Refused(
                 f"revision {revision} changes its shape", where=self.cls,
-                hint="say whose shape this application speaks:  Gateway.open"
-                f'("{self.cls}", revision="{revision}", shape="source"), or "target"',
+                hint="say whose shape this application speaks, source or target:  Gateway.open"
+                f'("{self.cls}", revision="{revision}", shape="source"), or  '
+                f"migrator serve {self.cls} --revision {revision} --shape source",
             )  # fmt: skip
         runs = [r for r in self.control.runs(revision) if r.phase is not Phase.ABORTED]
         if not runs:

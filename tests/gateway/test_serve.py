@@ -22,8 +22,9 @@ from migrator.cli import main
 from migrator.gateway import Gateway
 from migrator.model.phase import Phase
 from migrator.state.gateways import Gateways, has_acknowledged, is_armed
-from tests.engine.games import source, target
+from tests.engine.games import SETTINGS, source, target
 from tests.gateway.kit import QUICK, Owner, make_project, until
+from tests.gateway.test_shape import NEW, SCRIPT
 
 TOKEN = "a-token-of-the-tests-0123456789"
 
@@ -51,6 +52,23 @@ class Served:
         return self.ask("POST", f"/v1/classes/Game/{name}", body)[:2]
 
 
+def at(process: subprocess.Popen[str]) -> str:
+    """Where a service listens that was started with ``LISTEN``."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate(timeout=60)[1]
+    return urlsplit(json.loads(line)["url"]).netloc
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+LISTEN = ("--listen", "0", "--format", "json")
+
+
 def start(config: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "migrator", "serve", "Game", "--config", str(config),
@@ -66,14 +84,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with commands.Project(config, "test") as project:
         source(project).create()
         target(project).create()
-    process = start(config, "--listen", "0", "--format", "json")
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line, process.communicate(timeout=60)[1]
-    yield Served(config, urlsplit(json.loads(line)["url"]).netloc, process)
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    assert process.returncode == 0
+    process = start(config, *LISTEN)
+    yield Served(config, at(process), process)
+    end(process)
 
 
 @pytest.fixture
@@ -271,3 +284,25 @@ def test_what_keeps_it_from_serving(
     assert main(["serve", "Game", "--config", str(config), *words]) in (3, 64)
     out, error = capsys.readouterr()
     assert (out, told in error, token == "" or token not in error) == ("", True, True), error
+
+
+def test_a_service_speaks_the_shape_of_one_side(tmp_path: Path) -> None:
+    (tmp_path / "migrations").mkdir()
+    (tmp_path / "migrations" / "0001_shape.py").write_text(SCRIPT)
+    config = tmp_path / "migrator.toml"
+    config.write_text(SETTINGS)
+    with commands.Project(config, "test") as project:
+        (route,) = project.routes("0001")
+        route.source.create()
+        refused = start(config, *LISTEN)
+        told = refused.communicate(timeout=60)[0]
+        assert refused.returncode == 3
+        assert "serve Game --revision 0001 --shape source" in told
+        process = start(config, *LISTEN, "--revision", "0001", "--shape", "target")
+        service = Served(config, at(process), process)
+        assert service.call("put", id="1", value=NEW)[0] == 200
+        assert service.call("get", id="1")[1]["value"] == NEW
+        end(process)
+        (held,) = route.source.read(["1"])
+        assert held is not None
+        assert held.entries[""] == {"firstName": "Ann", "lastName": "Lee", "n": 1}
