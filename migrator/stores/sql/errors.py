@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -37,6 +38,7 @@ _HINTS = {
     "readonly": "connect to the primary, or to a file and folder that may be written",
     "disk": "free space on the server, then run the same command again",
     "grant": "grant the store's user the right that is missing",
+    "tls": "check the options sslmode, sslrootcert, sslcert and sslkey, and the server's own name",
     "unreachable": "check host, port and network; scripts/services up starts the test servers",
     "lock": "somebody holds a lock; it is tried again, see also the option lock_timeout",
     "time": "raise the option statement_timeout of the store, or take smaller pages",
@@ -179,6 +181,8 @@ def is_unique(error: BaseException | None) -> bool:
 
 def classify(cause: Exception) -> tuple[Sort, str]:
     """What a driver's error means, and the name of the hint that helps."""
+    if isinstance(getattr(cause, "original_exception", None), ssl.SSLCertVerificationError):
+        return Sort.FOREVER, "tls"  # PyMySQL has the number of a server that is not reached for it
     number = cause.args[0] if cause.args else None
     if isinstance(number, int):  # MySQL's number says more than the SQLSTATE it also gives
         return _NUMBERS.get(number, (Sort.FOREVER, ""))
@@ -206,8 +210,14 @@ def _by_text(cause: Exception) -> tuple[Sort, str]:
         ("authentication failed", Sort.FOREVER, "auth"),
         ("no password supplied", Sort.FOREVER, "auth"),
         ("no pg_hba.conf entry", Sort.FOREVER, "auth"),
-        ("certificate", Sort.FOREVER, ""),
-        ("ssl", Sort.FOREVER, ""),
+        ("pg_hba.conf rejects", Sort.FOREVER, "tls" if "no encryption" in text else "auth"),
+        # What libpq says of a server that died, where TLS was on.
+        ("unexpected eof", Sort.LOST, "unreachable"),
+        ("ssl connection has been closed", Sort.LOST, "unreachable"),
+        ("ssl syscall error", Sort.LOST, "unreachable"),
+        ("certificate", Sort.FOREVER, "tls"),
+        ("does not support ssl", Sort.FOREVER, "tls"),
+        ("failed: ssl error", Sort.FOREVER, "tls"),
         ('role "', Sort.FOREVER, "auth"),
         ('database "', Sort.FOREVER, "database"),
         ("no such table", Sort.FOREVER, "table"),
