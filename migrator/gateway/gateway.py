@@ -368,7 +368,8 @@ class Gateway:
                 raise Refused(
                     "this store can't change a block on condition yet",
                     where=str(sides.primary.at),
-                    hint="put or delete whole aggregates without expected",
+                    hint="put or delete whole aggregates without expected; docs/gateway.md tells "
+                    "which layouts can",
                 )
             sent[:] = [after]
             return after if sides.primary.exchange(id, held, made) else None

@@ -3,8 +3,8 @@
 Reads and writes of one game by the gateway and by the plain driver in turn, on the same server at
 the same time, while a real mirror follows. By hand is what an application would write with the
 driver and no needless request: a read of tables in one snapshot, a write in one transaction with
-its rows in one batch, on Cassandra a bracket before a write and after it. The figures are of
-single calls, one after another.
+its rows in one batch, on Cassandra two reads and a lightweight transaction between two halves of a
+bracket. The figures are of single calls, one after another.
 """
 
 from __future__ import annotations
@@ -202,12 +202,12 @@ def of_documents(url: str, games: int) -> Iterator[Hand]:
 
 @contextmanager
 def of_cassandra(games: int) -> Iterator[Hand]:
-    """The same four requests: a row beside the data, what lies there and when it was written, the
-    data, the row once more."""
+    """The same five requests: a row beside the data, what lies there, twice, the data by a
+    lightweight transaction, the row once more."""
     session: Any = clients.connect_cassandra()
     session.set_keyspace(KEYSPACE)
     session.execute(
-        'CREATE TABLE by_hand (block text PRIMARY KEY, "entries" map<text, text>, expires bigint)'
+        'CREATE TABLE by_hand (block text PRIMARY KEY, "entries" map<text, text>, version bigint)'
     )
     session.execute(
         "CREATE TABLE by_hand_bracket (bucket bigint, id blob, key text, state text, "
@@ -221,24 +221,25 @@ def of_cassandra(games: int) -> Iterator[Hand]:
 
     insert = prepared('INSERT INTO by_hand (block, "entries") VALUES (?, ?)')
     select = prepared('SELECT block, "entries" FROM by_hand WHERE block = ?')
-    stamps = prepared(
-        'SELECT block, "entries", expires, writetime(expires) FROM by_hand WHERE block = ?'
+    versioned = prepared('SELECT block, "entries", version FROM by_hand WHERE block = ?')
+    change = prepared(
+        'UPDATE by_hand SET version = ?, "entries" = "entries" + ? WHERE block = ? IF version = ?'
     )
     opens = prepared(
         "INSERT INTO by_hand_bracket (bucket, id, key, state, deleted) VALUES (?, ?, ?, 'o', false)"
     )
     closes = prepared("UPDATE by_hand_bracket SET state = 'c' WHERE bucket = ? AND id = ?")
 
-    def whole(key: str, number: int) -> None:
-        value = game(key, number)
-        session.execute(insert, (key, {name: json.dumps(item) for name, item in value.items()}))
+    def cells(key: str, number: int) -> dict[str, str]:
+        return {name: json.dumps(item) for name, item in game(key, number).items()}
 
     def put(key: str, number: int) -> None:
         now = time.time_ns()
         bucket, id = now // 10**9, now.to_bytes(16)
         session.execute(opens, (bucket, id, key))
-        session.execute(stamps, (key,)).one()
-        whole(key, number)
+        get(key)
+        _, _, version = session.execute(versioned, (key,)).one()
+        session.execute(change, ((version or 0) + 1, cells(key, number), key, version))
         session.execute(closes, (bucket, id))
 
     def get(key: str) -> object:
@@ -246,7 +247,7 @@ def of_cassandra(games: int) -> Iterator[Hand]:
         return row and {name: json.loads(text) for name, text in row[1].items()}
 
     for number in range(games):
-        whole(f"game-{number}", number)
+        session.execute(insert, (f"game-{number}", cells(f"game-{number}", number)))
     yield Hand(get, put)
     session.cluster.shutdown()
 

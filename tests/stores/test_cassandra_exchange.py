@@ -215,6 +215,17 @@ def test_a_deadline_stays_and_ends_the_version_as_well(
     assert all(0 < ttl <= 101 for _, _, ttl in rows(plain, made, key))
 
 
+def test_what_is_put_after_a_removal_is_there(
+    made: Collection, key: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cast("Any", made)._pristine, "holds", True)  # who has just made the table
+    made.write([Block(key, {"a": 1})])
+    assert exchange(made, key, read(made, key), None)
+    monkeypatch.setattr(store, "stamp", lambda: time.time_ns() // 1000 - HOUR)
+    made.write([Block(key, {"a": 2})])
+    assert entries(made, key) == {"a": 2}
+
+
 def test_nothing_is_left_of_what_was_removed(made: Collection, key: str, plain: Any) -> None:
     made.write([Block(key, {"a": 1, "b": 2})])
     assert exchange(made, key, read(made, key), None)

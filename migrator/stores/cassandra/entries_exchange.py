@@ -46,6 +46,7 @@ class Exchanger:
     def exchange(self, id: Value, held: Block | None, change: Asked) -> bool:
         """Change a block that still is ``held``; all updates of a block collide on its version."""
         key = self._writer.key(id)
+        self._writer.pristine.holds = False  # it is removed by another clock than plain writes have
         for _ in range(_TRIES):
             (raw,) = self._reader.raw([key])
             found = self._reader.block(raw)

@@ -62,7 +62,7 @@ class Writer:
         self._reader = reader
         self._node = node
         self._cls, self.where = where
-        self._pristine = pristine
+        self.pristine = pristine
 
     # ------------------------------------------------------------ what fits
 
@@ -139,7 +139,7 @@ class Writer:
             (each, old or Raw(each.key)) for each, old in zip(by_key.values(), before, strict=True)
         ]
         self._wire.run(self._putting(*pair) for pair in pairs)
-        if not self._pristine.holds:
+        if not self.pristine.holds:
             new = [pair for pair, old in zip(pairs, before, strict=True) if old is None]
             until_seen(new, self._hidden, self._put_later, self.where)
         return sum(each.size for each in by_key.values())
@@ -193,7 +193,7 @@ class Writer:
         return _unit(id, lambda: [self._deletion(before)])
 
     def _deletion(self, before: Raw) -> Statement:
-        self._pristine.holds = False
+        self.pristine.holds = False
         return Statement(
             f"DELETE FROM {self._table} USING TIMESTAMP ? WHERE block = ?",  # noqa: S608
             [number(self._stamp(before)), before.key],
