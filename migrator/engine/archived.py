@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from migrator.archive import Archive, residue_in
+from migrator.engine.living import living
 from migrator.engine.work import Scene
 from migrator.errors import DoesNotFit, Refused
 from migrator.model.block import Address, Block
@@ -103,7 +104,7 @@ class Look:
         self._scene = scene
         self._route = route
         self._archive = archive
-        self._reader = archive.collection.observer()
+        self._reader = living(archive.collection.observer())
         # Where nothing can lie there, no page need ask; what lies there all the same is extra.
         self._any = any_whole or archive.keeps_parts
 
@@ -120,7 +121,8 @@ class Look:
         if doubtful:
             # Looked at once more, as the blocks of the target are.
             done["rechecked"] += len(doubtful)
-            read = self._scene.retry(self._route.source.observer().read, [b.id for b in doubtful])
+            source = living(self._route.source.observer())
+            read = self._scene.retry(source.read, [b.id for b in doubtful])
             left += self._compare([b for b in read if b is not None], done, tell)[0]
         return left
 
@@ -181,7 +183,7 @@ class Look:
         limit = self._scene.planned(self._route).page
         for page in pages(self._reader, task.range, task.position, limit, self._scene.retry):
             ids = [block.id for block in page.blocks] if self._any else []
-            sources = _held(self._scene, self._route.source.observer(), ids)
+            sources = _held(self._scene, living(self._route.source.observer()), ids)
             lone = [block for block in page.blocks if encode(block.id) not in sources]
             # One may have reached its deadline since it was listed (C45).
             there = _held(self._scene, self._reader, [block.id for block in lone])

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from migrator.engine.living import living
 from migrator.engine.verify import (
     MOST_TOLD,
     PATHS_TOLD,
@@ -135,8 +136,8 @@ class Shadow:
         self._settle = settle
         self._retry = retry or Retry()
         self._check = check
-        source = _Reader("source", str(route.source_at), route.source.observer())
-        target = _Reader("target", str(route.move.target), route.target.observer())
+        source = _Reader("source", str(route.source_at), living(route.source.observer()))
+        target = _Reader("target", str(route.move.target), living(route.target.observer()))
         self.primary, self.mirror = (source, target) if primary == "source" else (target, source)
 
     def look(self, sample: int) -> Shadowed:

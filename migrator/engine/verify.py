@@ -23,6 +23,7 @@ import msgspec
 from migrator.engine import archived
 from migrator.engine.backfill import counts
 from migrator.engine.digests import digest, digest_of, hash_of
+from migrator.engine.living import living
 from migrator.engine.points import reached
 from migrator.engine.work import Scene, carry_out, keys_aside
 from migrator.errors import DoesNotFit, Refused, Terminal
@@ -110,7 +111,7 @@ def verify(scene: Scene, route: Route, *, resume: bool = False) -> Verification:
     if not (resume and _is_clean_so_far(scene, route)):
         forget(scene, route)
     found = Verification(cls=route.cls, source=str(route.source_at), target=str(route.move.target))
-    observers = route.source.observer(), route.target.observer()
+    observers = living(route.source.observer()), living(route.target.observer())
     walk = _Pass(scene, route, *observers, keys_aside(scene, route), found, _look(scene, route))
     if not (_can_sum(walk) and _add_up(walk)):
         _look_at_all(walk)
