@@ -34,6 +34,7 @@ COMMANDS = {
     "verify": "runs",
     "status": "look",
     "shadow": "shadowing",
+    "reads": "reading",
     "throttle": "steering",
     "pause": "steering",
     "resume": "steering",

@@ -93,6 +93,33 @@ def _feeds(live: LiveStatus, names: list[str], values: list[str]) -> Iterator[Me
         yield made
 
 
+def _answers(live: LiveStatus, names: list[str], values: list[str]) -> Iterator[Metric]:
+    """What came of the reads that the mirror may answer; absent where there are none."""
+    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+
+    from migrator.commands.records import OUTCOMES
+
+    if (reads := live.reads) is None:
+        return
+    text = "The share of gateways' reads that the mirror may answer."
+    share = GaugeMetricFamily("migrator_read_share", text, labels=names)
+    share.add_metric(values, reads.share)
+    yield share
+    text = "Reads of that share, by what became of each, since the sides were last swapped."
+    counts = CounterMetricFamily("migrator_gateway_reads", text, labels=[*names, "outcome"])
+    for outcome in OUTCOMES:
+        counts.add_metric([*values, outcome], getattr(reads, outcome))
+    yield counts
+    text = "How long reads of that share took, by the side that answered."
+    labels = [*names, "side", "quantile"]
+    took = GaugeMetricFamily("migrator_gateway_read_seconds", text, labels=labels)
+    for side in ("primary", "mirror"):
+        for name, quantile in (("median", "0.5"), ("p99", "0.99")):
+            if (seconds := getattr(reads, f"{side}_{name}")) is not None:
+                took.add_metric([*values, side, quantile], seconds)
+    yield took
+
+
 def _metrics(found: Figures, env: str) -> Iterator[Metric]:
     """Names end in their unit, and in ``_total`` where they only grow."""
     from prometheus_client.metrics_core import (
@@ -158,6 +185,7 @@ def _metrics(found: Figures, env: str) -> Iterator[Metric]:
             }
             text = "Shadow reads of gateways since the sides were last swapped."
             yield counter("gateway_shadow_reads", text, reads_, "outcome")
+        yield from _answers(live, names, values)
         yield gauge("swap_in_hand", "1 while the sides are being swapped.", bool(live.fence))
     text = "When the mirror told its figures last, since 1970."
     yield gauge("mirror_told_timestamp_seconds", text, found.told)

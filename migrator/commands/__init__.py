@@ -21,6 +21,7 @@ from migrator.commands.plans import (
 )
 from migrator.commands.project import Project
 from migrator.commands.quarantined import quarantine, retry_quarantined
+from migrator.commands.reading import ReadShare, reads
 from migrator.commands.records import RunStatus, events, status
 from migrator.commands.repairing import Inspected, inspect, repair
 from migrator.commands.runs import abort, cutover, finish, held_at, rollback, verify_run
@@ -49,6 +50,7 @@ __all__ = [
     "Paced",
     "Progress",
     "Project",
+    "ReadShare",
     "RunStatus",
     "ShadowShare",
     "Shadowed",
@@ -81,6 +83,7 @@ __all__ = [
     "plan_to_file",
     "quarantine",
     "reach",
+    "reads",
     "repair",
     "resume",
     "retry_quarantined",

@@ -11,7 +11,15 @@ from migrator.commands.feeds import FeedStatus, feeds
 from migrator.commands.project import Project
 from migrator.commands.started import frozen_plan
 from migrator.model.phase import Phase
-from migrator.state import LiveState, Run, ShadowReads, add_up, read_pace
+from migrator.state import (
+    LiveState,
+    MirrorReads,
+    Run,
+    ShadowReads,
+    add_up,
+    all_answered,
+    read_pace,
+)
 
 # After so many seconds without a word no mirror is at work.
 SILENT = 10.0
@@ -55,6 +63,41 @@ class GatewayReads(msgspec.Struct, frozen=True, kw_only=True):
     mirror_p99: float | None
 
 
+class GatewayAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of the reads that gateways' mirror may answer, since the sides were last swapped,
+    all classes and processes together. ``share`` is how large a share of reads they are, 0 where
+    it counts no more. ``served`` were answered by the mirror, all others by the primary:
+    ``written`` keys that this gateway wrote, or gave newer than the mirror is known to be;
+    ``behind``, where it is not known to hold what was written in time; ``lagging``, where it
+    lacked the key, or held other content; ``absent`` on both sides; ``aside`` in quarantine;
+    ``failed`` and ``slow`` where it did not answer, or not in time, and ``resting`` for a while
+    after that; ``shape``, where it can't answer in the application's. Latencies are in seconds,
+    of the process that reported last: ``mirror`` of served reads, ``primary`` of the others."""
+
+    at: float
+    share: float
+    reads: int
+    served: int
+    absent: int
+    written: int
+    behind: int
+    lagging: int
+    aside: int
+    failed: int
+    slow: int
+    resting: int
+    shape: int
+    primary_median: float | None
+    primary_p99: float | None
+    mirror_median: float | None
+    mirror_p99: float | None
+
+
+OUTCOMES = ("served", "absent", "written", "behind", "lagging", "aside", "failed", "slow",
+            "resting", "shape")  # fmt: skip
+"""What can become of a read that the mirror may answer."""
+
+
 class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How the mirror of a live run is. ``silent``: for how many seconds it has said nothing, null
     where it never did. ``lag``: by how many seconds the mirror was behind then. ``ledger``: how
@@ -74,6 +117,7 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     feeds: list[FeedStatus] = []
     gateways: GatewayReads | None = None
     differed: list[str] = []
+    reads: GatewayAnswers | None = None
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,7 +198,23 @@ def _live(project: Project, run: Run, classes: int) -> LiveStatus:
         differed=sorted(
             key for keys in ShadowReads(project.control, run.id).open().values() for key in keys
         ),
+        reads=answers(project, run),
     )
+
+
+def answers(project: Project, run: Run) -> GatewayAnswers | None:
+    """What came of the reads that the mirror may answer, None where there are none."""
+    kept = MirrorReads(project.control, run.id)
+    found, share = all_answered(kept.found(run.epoch)), kept.share().of(run)
+    if not found.at and not share:
+        return None
+    given = {name: found.counts.get(name, 0) for name in OUTCOMES}
+    none = dict.fromkeys(("primary_median", "primary_p99", "mirror_median", "mirror_p99"))
+    return msgspec.convert(
+        {**given, **none, **found.latency, "at": found.at, "share": share,
+         "reads": sum(given.values())},
+        GatewayAnswers,
+    )  # fmt: skip
 
 
 def _gateways(project: Project, run: Run, classes: int) -> GatewayReads | None:

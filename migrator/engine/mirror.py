@@ -21,6 +21,7 @@ import structlog
 from migrator.engine.ending import drop_copies, drop_sources, refuse_abort, refuse_not_cut_over
 from migrator.engine.epochs import Epochs
 from migrator.engine.guard import Bounds, Guard
+from migrator.engine.held import Held
 from migrator.engine.holders import Holders
 from migrator.engine.lane import Lane
 from migrator.engine.points import reached
@@ -99,6 +100,7 @@ class Mirror:
         self.request_life = request_life
         self.holders = Holders(self)
         self.epochs = Epochs(scene)
+        self.held = Held(lambda run: self.live.read_share().of(run) > 0)
         self.guard = None if bounds is None else Guard(self, bounds)
 
     @property
@@ -171,6 +173,8 @@ class Mirror:
         request = self._request = self.live.asked()
         if self.run.phase.rank >= Phase.DUAL_WRITE.rank and not self._ending():
             self._mirror()
+        if self.run.phase is Phase.SHADOW_READ:
+            self.held.turn(self.run, self.lanes)
         self.tell()
         if request is None:
             if self.run.phase.rank < Phase.DUAL_WRITE.rank:
@@ -474,6 +478,7 @@ class Mirror:
     def _say(self, **changes: object) -> None:
         with self._telling:
             self._state |= changes
+            self._state["held"] = self.held.told()
             self.live.tell(**self._state)
             self._said = time.monotonic()
 

@@ -31,12 +31,14 @@ _REACH = "see that the control database can be reached, and try again"
 @dataclass(frozen=True)
 class Terms:
     """Seconds: of a lease in quiet phases, between looks once armed, for which a write waits at
-    most, and for which a request lives on at most whose answer never came."""
+    most, for which a request lives on at most whose answer never came, and for which a read waits
+    for the mirror before the primary answers it."""
 
     lease: float = 15.0
     look: float = 0.01
     bound: float = 5.0
     request_life: float = 61.0
+    patience: float = 0.25
 
 
 class Moved(Exception):

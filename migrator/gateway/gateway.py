@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, TypeAlias, TypeVar
@@ -22,11 +22,12 @@ from migrator.gateway.follower import Moved, Terms
 from migrator.gateway.noting import Noting
 from migrator.gateway.opened import Opened, Sides
 from migrator.gateway.sending import Sending
-from migrator.model.block import Address, Aggregate, Block, name
+from migrator.model.block import Address, Aggregate, Block, join, name
 from migrator.model.diff import same_block
 from migrator.model.path import lookup, parse_path
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Record, Value
+from migrator.ports import Collection
 from migrator.retry import Retry
 
 T = TypeVar("T")
@@ -130,8 +131,16 @@ class Gateway:
     def get(self, id: Value) -> Found | None:
         """The aggregate of a key, None where there is none."""
         here = self._here
-        sides = here.sides(here.follower.standing)
-        found = _found(here, sides, self._read(here, sides, id))
+        standing = here.follower.standing
+        sides, shared = here.sides(standing), here.mirrored.take(id)
+        found = None
+        if shared is not None:
+            found = shared.ask(standing, sides, lambda mirror: _held(mirror, id), _version)
+        if found is None:
+            found = _found(here, sides, self._read(here, sides, id))
+            if shared := shared or here.mirrored.take(id):
+                version = None if found is None else partial(_version, found)
+                shared.answered(version, there=found is not None)
         here.shadows.offer(id)
         return found
 
@@ -141,29 +150,23 @@ class Gateway:
         Only the entries that hold it are read, where the representation tells which.
         """
         here = self._here
-        sides, where = here.sides(here.follower.standing), name(here.cls, id)
-        rules = sides.primary.at.rules(here.cls)
-        entries: dict[str, str] = {}
-        for path in paths:
-            entry = None if sides.translates else changes.entry_of(rules, path, where)
-            if entry is None:
-                found = self.get(id)
-                return None if found is None else _at(found.value, paths, where)
-            entries[path] = entry
-        wanted = list(dict.fromkeys(entries.values()))
-        read = Retry(here.follower.terms.bound)(sides.primary.read_entries, id, wanted)
+        standing = here.follower.standing
+        sides, where = here.sides(standing), name(here.cls, id)
+        entries = None if sides.translates else _entries(sides.primary, paths, where)
+        shared = here.mirrored.take(id)
+        if entries is None or (shared is not None and shared.pinned):
+            found = self.get(id)
+            return None if found is None else _at(found.value, paths, where)
+        given = None
+        if shared is not None:
+            given = shared.ask(standing, sides, lambda mirror: _held_at(mirror, id, paths, where))
+        if given is None:
+            wanted = list(dict.fromkeys(entries.values()))
+            read = Retry(here.follower.terms.bound)(sides.primary.read_entries, id, wanted)
+            given = None if read is None else _picked(read, entries, where)
+            if shared := shared or here.mirrored.take(id):
+                shared.answered(None, there=given is not None)
         here.shadows.offer(id)
-        if read is None:
-            return None
-        given: dict[str, Value] = {}
-        for path, entry in entries.items():
-            if entry in read:
-                # Below its entry a place has the rest of its path.
-                rest = changes.steps_of(path, where)[len(parse_path(entry)) :]
-                try:
-                    given[path] = lookup(read[entry], rest)
-                except KeyError:
-                    continue
         return given
 
     def _read(self, here: Opened, sides: Sides, id: Value) -> Block | None:
@@ -290,6 +293,18 @@ class Gateway:
         deleted: bool = False,
     ) -> T:
         """Send one write to the primary, under a permit; begun anew where the run was moved."""
+        late = 0.0
+        try:
+            return self._sent(here, id, write, once=once, deleted=deleted)
+        except Transient as error:
+            late = here.follower.terms.request_life if error.unknown else 0.0
+            raise
+        finally:
+            here.mirrored.wrote(id, late)
+
+    def _sent(
+        self, here: Opened, id: Value, write: Callable[[Sides], T], *, once: bool, deleted: bool
+    ) -> T:
         follower = here.follower
         until = time.monotonic() + follower.terms.bound
         while True:
@@ -449,6 +464,56 @@ def _found(here: Opened, sides: Sides, block: Block | None) -> Found | None:
     except CorruptBlock as error:
         raise Failed(f"it can't be read: {error}", where=name(here.cls, block.id)) from None
     return Found(block.id, aggregate.value, aggregate.expires)
+
+
+def _version(found: Found) -> str:
+    return found.version
+
+
+def _held(mirror: Collection, id: Value) -> Found | None:
+    """An aggregate as the mirror holds it, which speaks the application's shape."""
+    (block,) = mirror.read([id])
+    if block is None:
+        return None
+    there = join(block)
+    return Found(block.id, there.value, there.expires)
+
+
+def _held_at(
+    mirror: Collection, id: Value, paths: Sequence[str], where: str
+) -> dict[str, Value] | None:
+    entries = _entries(mirror, paths, where)
+    if entries is None:
+        found = _held(mirror, id)
+        return None if found is None else _at(found.value, paths, where)
+    read = mirror.read_entries(id, list(dict.fromkeys(entries.values())))
+    return None if read is None else _picked(read, entries, where)
+
+
+def _entries(side: Collection, paths: Sequence[str], where: str) -> dict[str, str] | None:
+    """The entry that holds what lies at each path; None where only the aggregate tells."""
+    rules = side.at.rules(side.cls)
+    entries: dict[str, str] = {}
+    for path in paths:
+        entry = changes.entry_of(rules, path, where)
+        if entry is None:
+            return None
+        entries[path] = entry
+    return entries
+
+
+def _picked(read: Mapping[str, Value], entries: Mapping[str, str], where: str) -> dict[str, Value]:
+    """What lies at the paths, out of the entries that hold it."""
+    given: dict[str, Value] = {}
+    for path, entry in entries.items():
+        if entry in read:
+            # Below its entry a place has the rest of its path.
+            rest = changes.steps_of(path, where)[len(parse_path(entry)) :]
+            try:
+                given[path] = lookup(read[entry], rest)
+            except KeyError:
+                continue
+    return given
 
 
 def _must(old: Aggregate | None, where: str) -> Aggregate:

@@ -14,6 +14,7 @@ from migrator.bootstrap import Stores
 from migrator.errors import DoesNotFit, MigratorError, Refused
 from migrator.exchange import exchanges_alone
 from migrator.gateway.follower import Follower, Terms
+from migrator.gateway.mirrored import MirrorReading
 from migrator.gateway.shadowing import ShadowReading
 from migrator.journal import OTHER, Bracketed, Brackets, journal_name, note_of
 from migrator.model.block import Aggregate, Block, cut, join
@@ -90,6 +91,11 @@ class Sides:
     def translates(self) -> bool:
         """Whether the primary holds another shape than the application speaks."""
         return not self.route.translation.identity and self.shape != self.primary_side
+
+    @cached_property
+    def mirror_speaks(self) -> bool:
+        """Whether the mirror holds the shape that the application speaks: it can answer alone."""
+        return self.route.translation.identity or self.shape == OTHER[self.primary_side]
 
     def seen(self, held: Block) -> Aggregate:
         """An aggregate of the primary in the application's shape. Raises CorruptBlock, DoesNotFit.
@@ -171,8 +177,11 @@ class Opened:
                 self.control, cls, lambda standing: self.sides(standing).route,
                 lambda: self.follower.standing, share, self.settings.explained,
             )  # fmt: skip
+            self.mirrored = MirrorReading(
+                self.control, cls, self.sides, self.shadows.suspect, terms.patience
+            )
             self.follower = Follower(
-                Gateways(self.control), cls, terms, warm=self._warm, renewed=self.shadows.renewed,
+                Gateways(self.control), cls, terms, warm=self._warm, renewed=self._renewed,
                 agrees=self._agrees,
             )  # fmt: skip
         except BaseException:
@@ -182,6 +191,10 @@ class Opened:
     def _at_first(self) -> None:
         """Open what the first call needs, so that a script that does not fit is told at once."""
         self._make(Gateways(self.control).standing(self.cls))
+
+    def _renewed(self, standing: Standing) -> None:
+        self.shadows.renewed(standing)
+        self.mirrored.renewed(standing)
 
     def _warm(self, standing: Standing) -> None:
         """Open the side that is about to be the primary, as far as that goes."""
@@ -214,6 +227,7 @@ class Opened:
             )  # fmt: skip
 
     def close(self) -> None:
+        self.mirrored.close()
         self.shadows.close()
         self.follower.close()
         self._close()

@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -119,10 +119,19 @@ class ShadowReading:
     def offer(self, key: Value) -> None:
         """A key that was read just now; it costs a read next to nothing."""
         if self.share and random.random() < self.share:  # noqa: S311
-            try:
-                self._keys.put_nowait(key)
-            except queue.Full:
-                self._dropped += 1
+            self._put(key)
+
+    def suspect(self, key: Value) -> None:
+        """A key that the mirror did not hold as the primary does: whatever the share, it is told
+        whether that was the lag."""
+        self._start()
+        self._put(key)
+
+    def _put(self, key: Value) -> None:
+        try:
+            self._keys.put_nowait(key)
+        except queue.Full:
+            self._dropped += 1
 
     # ------------------------------------------------------------------ on the lease's thread
 
@@ -247,18 +256,20 @@ class ShadowReading:
                 tally.told, tally.more = [], 0
                 self._events, self._told_at = self._events + 1, time.monotonic()
         if tally.changed:
-            reads = Reads(self._instance, tally.counts, tally.agreed, _latency(tally))
+            found = latencies(tally.primary, tally.mirror)
+            reads = Reads(self._instance, tally.counts, tally.agreed, found)
             kept.keep(move, epoch, reads)
             tally.changed = False
 
 
-def _latency(tally: _Tally) -> dict[str, float | None]:
+def latencies(primary: Iterable[float], mirror: Iterable[float]) -> dict[str, float | None]:
+    """The middle and the slow end of how long both sides took, by the names they are told by."""
     from migrator.engine.shadow import latency_of
 
-    primary, mirror = latency_of(tally.primary), latency_of(tally.mirror)
+    first, other = latency_of(primary), latency_of(mirror)
     return {
-        "primary_median": primary.median, "primary_p99": primary.p99,
-        "mirror_median": mirror.median, "mirror_p99": mirror.p99,
+        "primary_median": first.median, "primary_p99": first.p99,
+        "mirror_median": other.median, "mirror_p99": other.p99,
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from migrator.render.text import Line, Style, blocks, columns, duration, first_l
 
 if TYPE_CHECKING:
     from migrator.commands import Applied, RunStatus
-    from migrator.commands.records import GatewayReads, LiveStatus
+    from migrator.commands.records import GatewayAnswers, GatewayReads, LiveStatus
     from migrator.engine.verify import Verification
     from migrator.state import Quarantined
 
@@ -167,6 +167,8 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
         yield Line(f"      shadow reads {when}: {some(reads.keys, 'key')}, {counts}{errors}", bad)
     if (served := live.gateways) is not None:
         yield from _gateways(served)
+    if (answered := live.reads) is not None:
+        yield from (Line(f"      {text}") for text in answer_lines(answered))
     if live.differed:
         named = ", ".join(live.differed[:5]) + (" ..." if len(live.differed) > 5 else "")
         yield Line(f"      shadow reads differed at {named}; no swap until all is compared:", "red")
@@ -177,6 +179,47 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
         yield Line(f"      a rollback would lose {blocks(live.ledger)}, not written back", "red")
     elif run.phase == Phase.CUT_OVER.value:
         yield Line("      rollback is safe: every write is on both sides, but for the lag")
+
+
+def answer_lines(found: GatewayAnswers) -> Iterator[str]:
+    """What came of the reads that the mirror may answer, why the primary did, and how long both
+    took."""
+    text = f"the mirror may answer {found.share:.2%} of gateways' reads"
+    if not found.reads:
+        yield text
+        return
+    why = ", ".join(
+        f"{count:,} {word}"
+        for count, word in (
+            (found.written, "written or given newer just before"),
+            (found.behind, "not known to be held in time"),
+            (found.lagging, "lagging"),
+            (found.absent, "absent"),
+            (found.aside, "in quarantine"),
+            (found.failed, "failed"),
+            (found.slow, "too slow"),
+            (found.resting, "resting after that"),
+            (found.shape, "in another shape"),
+        )
+        if count
+    )
+    yield f"{text}: {found.served:,} of {some(found.reads, 'read')} answered" + (
+        f"; by the primary {why}" if why else ""
+    )
+    if sides := _both(found):
+        yield f"  {sides}"
+
+
+def _both(found: GatewayReads | GatewayAnswers) -> str:
+    """How long each side took, where it did anything."""
+    return ",  ".join(
+        f"{side} {median * 1000:,.1f} ms (p99 {last * 1000:,.1f} ms)"
+        for side, median, last in (
+            ("primary", found.primary_median, found.primary_p99),
+            ("mirror", found.mirror_median, found.mirror_p99),
+        )
+        if median is not None and last is not None
+    )
 
 
 def _gateways(served: GatewayReads) -> Iterator[Line]:
@@ -193,16 +236,8 @@ def _gateways(served: GatewayReads) -> Iterator[Line]:
         counts += f", {count:,} {word}" if count else ""
     bad: Style = "red" if served.mismatch or served.errors else ""
     yield Line(f"      gateways{share}: {text}: {counts}", bad)
-    sides = [
-        f"{side} {median * 1000:,.1f} ms (p99 {last * 1000:,.1f} ms)"
-        for side, median, last in (
-            ("primary", served.primary_median, served.primary_p99),
-            ("mirror", served.mirror_median, served.mirror_p99),
-        )
-        if median is not None and last is not None
-    ]
-    if sides:
-        yield Line(f"        {',  '.join(sides)}")
+    if sides := _both(served):
+        yield Line(f"        {sides}")
 
 
 def event_lines(events: Sequence[Mapping[str, object]]) -> Iterator[Line]:

@@ -42,6 +42,8 @@ def change_line(each: Watched) -> tuple[str, Line]:
                 parts.append(f"feed of {feed.cls} on the {feed.side} at {feed.share:.0%}")
         if (reads := live.shadow) is not None:
             parts.append(f"shadow reads {reads.mismatch:,} of {reads.keys:,} differ")
+        if live.reads is not None and live.reads.share:
+            parts.append(f"the mirror may answer {live.reads.share:.2%} of reads")
         if live.differed:
             parts.append(f"{some(len(live.differed), 'key')} differed in shadow reads")
         parts += [f"swap {live.fence}"] if live.fence else []

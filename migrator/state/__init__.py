@@ -11,12 +11,15 @@ from migrator.state.control import (
 from migrator.state.lease import Lease
 from migrator.state.live import LiveState, Position, Request
 from migrator.state.pace import Pace, keep_pace, read_pace
+from migrator.state.reads import Answered, MirrorReads, Share, all_answered
 from migrator.state.shadow import Reads, ShadowReads, add_up
 
 __all__ = [
+    "Answered",
     "Control",
     "Lease",
     "LiveState",
+    "MirrorReads",
     "Pace",
     "Position",
     "Quarantined",
@@ -24,8 +27,10 @@ __all__ = [
     "Request",
     "Run",
     "ShadowReads",
+    "Share",
     "Task",
     "add_up",
+    "all_answered",
     "keep_pace",
     "open_control",
     "quarantine_key",

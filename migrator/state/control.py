@@ -31,7 +31,7 @@ from migrator.ports import StoreSettings
 from migrator.state import tables as t
 from migrator.write_ahead import write_ahead
 
-HEAD = "0006"
+HEAD = "0007"
 _BUSY_SECONDS = 30
 
 

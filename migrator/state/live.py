@@ -14,6 +14,7 @@ from migrator.errors import Refused
 from migrator.ports import Json
 from migrator.state import tables as t
 from migrator.state.control import Control, Quarantined, Run
+from migrator.state.reads import MirrorReads, Share
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,12 @@ class LiveState:
         if row is None:
             return 0.0, {}
         return row.at, cast("dict[str, object]", json.loads(row.state))
+
+    # ------------------------------------------------------------------ what it is read for
+
+    def read_share(self) -> Share:
+        """How large a share of their reads gateways may have the mirror answer."""
+        return MirrorReads(self._control, self._run).share()
 
     def _there(self, c: sa.Connection) -> None:
         if c.execute(sa.select(t.mirror.c.run).where(t.mirror.c.run == self._run)).first() is None:

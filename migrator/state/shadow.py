@@ -113,6 +113,20 @@ class ShadowReads:
                 keys[f"{cls} ({more} more)"] = []
         return found
 
+    def doubts(self, cls: str) -> str:
+        """Why the sides of a class are not known to hold the same; empty where they are: all of it
+        was compared and equal, and nothing that was read differed since."""
+        compared = [
+            cast("dict[str, object]", event["detail"])
+            for event in self._control.events(self._run, "verified")
+        ]
+        last = next((detail for detail in reversed(compared) if detail["cls"] == cls), None)
+        if last is None or any(last[name] for name in ("differ", "missing", "extra")):
+            return f"no comparison has found both sides of {cls} equal"
+        if keys := self.open().get(cls):
+            return f"shadow reads differed at {', '.join(sorted(keys)[:5])}"
+        return ""
+
 
 def add_up(found: Sequence[Reads]) -> Reads:
     """What several processes found, together; latency is that of the last."""

@@ -152,3 +152,24 @@ shadow = sa.Table(
     sa.Column("at", sa.Float, nullable=False),
     sa.Column("found", sa.Text, nullable=False),
 )
+
+read_share = sa.Table(
+    "migrator_read_share",
+    metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("share", sa.Float, nullable=False),
+    sa.Column("stale", sa.Float, nullable=False),
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+)
+
+mirror_reads = sa.Table(
+    "migrator_mirror_reads",
+    metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("move", sa.Integer, primary_key=True),
+    sa.Column("epoch", sa.Integer, primary_key=True),
+    sa.Column("instance", sa.String(32), primary_key=True),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Column("found", sa.Text, nullable=False),
+)

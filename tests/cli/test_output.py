@@ -142,18 +142,19 @@ def test_json_has_the_documented_keys(shop: Project) -> None:
         "abort 0001 --keep-target", "stamp 0001", "current", "plan 0002", "apply 0002 --yes",
         "finish 0002 --yes", "status --watch 0002", "stamp 0003", "plan", "apply",
     ]  # fmt: skip
-    live = {"drill", "mirror", "cutover", "shadow", "shadow --share", "repair"}
+    live = {"drill", "mirror", "cutover", "shadow", "shadow --share", "reads", "repair"}
     assert answered(shop, calls) == results().keys() - live
 
 
 def test_json_of_a_live_move_has_the_documented_keys(shop: Project) -> None:
     calls = [
         "plan 0001 --live -o live.json", "apply live.json --until shadow_read", "status",
-        "shadow --share 1% 0001", f"cutover 0001 --dry-run {PATIENT}", f"cutover 0001 {PATIENT}",
+        "shadow --share 1% 0001", "reads 0001", f"cutover 0001 --dry-run {PATIENT}",
+        f"cutover 0001 {PATIENT}",
         "status", f"rollback 0001 {PATIENT}", f"cutover 0001 {PATIENT}",
         "finish 0001 --yes --keep-source", "mirror 0001", "log 0001",
     ]  # fmt: skip
-    assert answered(shop, calls) >= {"mirror", "cutover", "shadow --share"}
+    assert answered(shop, calls) >= {"mirror", "cutover", "shadow --share", "reads"}
 
 
 def test_a_live_move_reads_like_one(shop: Project) -> None:

@@ -11,6 +11,7 @@ import pytest
 from migrator import commands
 from migrator.errors import DoesNotFit, Refused
 from migrator.gateway import Gateway
+from migrator.state import MirrorReads
 from tests.engine.games import SETTINGS
 from tests.gateway.kit import QUICK, Owner, until
 
@@ -90,6 +91,32 @@ def test_what_would_come_back_changed_is_refused(owner: Owner) -> None:
             old.put("2", OLD)
         assert old.get("1").value == OLD
         assert old.get("2") is None
+
+
+def test_the_mirror_answers_who_speaks_its_shape(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migrator.gateway.mirrored._LOOK", 3600.0)
+    owner.control.record(owner.run.id, "verified", cls="Game", differ=0, missing=0, extra=0)
+    with speaking(owner, "source") as old, speaking(owner, "target") as new:
+        old.put("1", OLD)
+        mirror(owner)
+        word = {"by": "it", "epoch": owner.run.epoch, "age": 0.0}
+        owner.live.tell(lag=0.0, scanning=False, held=word)
+        MirrorReads(owner.control, owner.run.id).keep_share(owner.run, 1.0, 3600.0)
+        readings = [games._here.mirrored for games in (old, new)]
+        until(lambda: all(reading.share == 1 for reading in readings))
+        for _ in range(3):
+            owner.live.tell(lag=0.0, scanning=False, held=word)
+            for reading in readings:
+                reading._look()
+        old.put("2", OLD)  # not mirrored
+        assert old.get("1").value == OLD
+        assert new.get("1").value == NEW
+        assert new.get_entries("1", ["name.first", "n"]) == {"name.first": "Ann", "n": 1}
+        assert new.get("2").value == NEW
+        counts = [reading._tally.counts for reading in readings]
+        assert counts == [{"shape": 1}, {"served": 2, "lagging": 1}]
 
 
 def test_the_shape_must_be_told(owner: Owner) -> None:

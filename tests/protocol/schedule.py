@@ -23,6 +23,7 @@ import tenacity.wait
 
 from migrator import retry
 from migrator.engine import epochs, holders, lane, mirror, points, reconcile, swap
+from migrator.engine.held import Held
 from migrator.engine.mirror import Mirror
 from migrator.engine.throttle import Throttle
 from migrator.engine.work import Scene
@@ -417,7 +418,7 @@ class Schedule:
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, *, in_memory: bool = False) -> None:
         self.world = world
-        self._clock = clock = _Clock(world)
+        self.clock = clock = _Clock(world)
         self._lease = _Lease(world, succeeded=False)
         self._processes = 0
         quiet = _Quiet()
@@ -426,6 +427,8 @@ class Schedule:
             patch.setattr(module, "log", quiet, raising=False)
         patch.setattr(retry, "log", quiet)
         patch.setattr(mirror, "Throttle", partial(Throttle, clock=clock.monotonic))
+        # Nobody reads the mirror here, but where a test says so.
+        patch.setattr(mirror, "Held", lambda _: Held(lambda run: False, clock.monotonic))
         patch.setattr(tenacity.wait, "random", world.draws)
         patch.setattr(swap, "subprocess", self._hooks())
         patch.setattr(points, "hook", world.step)
@@ -489,7 +492,7 @@ class Schedule:
         plan = SimpleNamespace(
             moves=[SimpleNamespace(page=self.page, ranges=2, read=0, fresh=True)], revision="0001"
         )
-        stop = cast("Any", _Stop(world, self._clock))
+        stop = cast("Any", _Stop(world, self.clock))
         scene = Scene(
             self._plain.run(self._run), cast("Any", plan), [self._route], self._control,
             cast("Any", self._lease), 1,

@@ -5,11 +5,26 @@ The drawn ones are long, and few. Short ones by the thousand are in `test_schedu
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
+from migrator.engine.held import Held, _Mark
+from migrator.engine.lane import Lane
+from migrator.journal import OTHER
 from migrator.model.phase import Phase
+from migrator.state import Run
 from tests.protocol.plants import PLANTS, ends_equal
-from tests.protocol.schedule import Chances, equal, filled, level, mirrored, reach, whole_life
+from tests.protocol.schedule import (
+    Chances,
+    World,
+    equal,
+    filled,
+    level,
+    mirrored,
+    reach,
+    whole_life,
+)
 
 SCHEDULES = 4
 
@@ -44,6 +59,59 @@ def test_a_rule_broken_in_the_engine_loses_a_write(rule: str) -> None:
         plant(patch)
         with pytest.raises(AssertionError, match=r"holds .*, and the application was told"):
             play(patch)
+
+
+# ---------------------------------------------------------------------- what is told of the mirror
+
+
+class _Judged(Held):
+    """Says since when all is held, in a world that knows what was written until then."""
+
+    def __init__(self, world: World, clock: Callable[[], float]) -> None:
+        super().__init__(lambda run: True, clock)
+        self._world = world
+        self._written: dict[str, tuple[dict[str, int], int]] = {}
+        self.judged = 0
+
+    def _write(self, run: Run, lanes: Sequence[Lane], now: float) -> _Mark | None:
+        written = dict(self._world.history), self._world.version
+        mark = super()._write(run, lanes, now)
+        if mark is not None:
+            self._written[mark.name] = written
+        return mark
+
+    def turn(self, run: Run, lanes: Sequence[Lane]) -> None:
+        super().turn(run, lanes)
+        if self._met is None or self._met.epoch != run.epoch:
+            return
+        self.judged += 1
+        world, (written, last) = self._world, self._written[self._met.name]
+        held = world.held(OTHER[run.primary])
+        for key, n in written.items():
+            gone = world.history.get(key) != n  # deleted since then
+            assert held[key] >= n if key in held else gone, (key, n, held, world.told)
+        assert all(n > last for key, n in held.items() if key not in written), (held, world.told)
+
+
+@pytest.mark.parametrize("seed", range(2 * SCHEDULES))
+def test_the_mirror_holds_what_it_is_told_to_hold(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = filled(seed, monkeypatch, Chances())
+    made: list[_Judged] = []
+
+    def judged(_: object) -> _Judged:
+        made.append(_Judged(schedule.world, schedule.clock.monotonic))
+        return made[-1]
+
+    monkeypatch.setattr("migrator.engine.mirror.Held", judged)
+    monkeypatch.setattr("migrator.engine.held.EVERY", 0.05)
+    mirrored(schedule)
+    for _ in range(3):
+        schedule.go_on()
+        schedule.work(lambda: not schedule.world.writes)
+        schedule.settle()
+    assert sum(each.judged for each in made) > 20
 
 
 # ---------------------------------------------------------------------- what the mirror may meet
