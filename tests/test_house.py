@@ -95,6 +95,15 @@ def test_decisions_are_short_and_listed() -> None:
     assert len({page.name[:4] for page in pages}) == len(pages), "a number stands for two"
 
 
+def test_every_hard_case_has_a_test_that_carries_its_number() -> None:
+    page = (ROOT / "docs" / "hard-cases.md").read_text()
+    told = set(re.findall(r"^\*\*C(\d\d) ", page, re.MULTILINE))
+    files = list((ROOT / "tests").rglob("test_*.py"))
+    named = " ".join(path.name for path in files)
+    named += "".join(path.read_text() for path in files)
+    assert told == set(re.findall(r"\btest_c(\d\d)_", named))
+
+
 def test_the_demo_data_depends_on_its_seed_alone(tmp_path: Path) -> None:
     made = []
     for name in ("one", "two"):

@@ -167,8 +167,7 @@ def test_what_does_not_fit_is_named(name: str, value: Value, path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["int", "bigint", "timestamp", "double", "uuid", "decimal"])
-def test_the_empty_value_of_a_number_is_neither_null_nor_a_value(name: str) -> None:
-    """Hard case C43."""
+def test_c43_the_empty_value_of_a_number_is_neither_null_nor_a_value(name: str) -> None:
     found = codec(name).read(b"", "", {})
     assert found == v.Opaque("cassandra", name, b"")
     assert codec(name).write(found, "", {}) == b""
