@@ -53,7 +53,7 @@ LAYOUTS = {
         effective=False,
         unit="item; who follows the head, as Migrator does, sees a block whole",
         shared=True,
-        version="none: nothing is changed on condition",
+        version="_migrator.version of the head, drawn anew by each change on condition",
         costs={
             "get": Cost(1, "the key"),
             "get_entries": Cost(1, "the keys of the head and the entries"),
@@ -73,7 +73,7 @@ LAYOUTS = {
     SPLIT: LayoutFacts(
         effective=False,
         unit="item; of a block over 400 KB as in item-collection",
-        version="_migrator.version",
+        version="none: nothing is changed on condition",
         costs={
             "get": Cost(1, "the key; of a large block also the keys beside"),
             "get_entries": Cost(1, "the key and the names of the entries"),
