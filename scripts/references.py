@@ -66,7 +66,7 @@ def layouts(stores: Mapping[str, Capabilities]) -> str:
     text = HEAD + "# Layouts, costs and limits\n\n"
     text += (
         "What each store states of itself. Costs are bounds for one block; the contract suite\n"
-        "counts what relational stores, MongoDB and the embedded one send, to hold them to it.\n"
+        "counts what is sent to relational servers, MongoDB, Redis and the embedded store.\n"
     )
     for store, capabilities in stores.items():
         text += f"\n## {store}\n\nOrder of keys: {capabilities.key_order}.\n"

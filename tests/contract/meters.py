@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -138,6 +139,40 @@ def listened() -> Iterator[None]:
     pymongo.monitoring._LISTENERS.command_listeners.remove(listener)
 
 
+def _redis(store: Any, sent: Callable[[int], None]) -> None:
+    """Commands that are sent before an answer is read are one request."""
+    base: Any = store._wire.servers.connection
+
+    class Metered(base):  # type: ignore[misc]
+        _ready = False
+        _bytes: int | None = None
+
+        def connect(self, *args: Any, **kwargs: Any) -> Any:
+            if self.is_connected:
+                return super().connect(*args, **kwargs)
+            self._ready = False
+            done = super().connect(*args, **kwargs)
+            self._ready = True
+            return done
+
+        def send_packed_command(self, command: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._ready:
+                parts = [command] if isinstance(command, (bytes, str)) else list(command)
+                command = parts
+                self._bytes = (self._bytes or 0) + size(parts)
+            return super().send_packed_command(command, *args, **kwargs)
+
+        def read_response(self, *args: Any, **kwargs: Any) -> Any:
+            if self._ready and self._bytes is not None:
+                sent(self._bytes)
+                self._bytes = None
+            return super().read_response(*args, **kwargs)
+
+    store._wire.close()
+    store._wire.servers = replace(store._wire.servers, connection=Metered)
+
+
 SQL = Meter(_sql)
 EMBEDDED = Meter(_embedded)
 MONGO = Meter(_mongo)
+REDIS = Meter(_redis)

@@ -16,7 +16,7 @@ from migrator.model.value import Record, Value
 from migrator.ports import Store, StoreSettings
 from migrator.stores import redis
 from migrator.testing.contract import ContractCase, FixedSchema
-from tests.contract import servers
+from tests.contract import meters, servers
 
 _URLS = {"redis": servers.redis, "rediscluster": servers.rediscluster}
 
@@ -45,6 +45,7 @@ def _case(server: str, layout: str) -> ContractCase:
         at=at,
         break_copier=_break_copier,
         module="redis",
+        meter=meters.REDIS,
         exclusions=servers.tried_on("redis") if server == "rediscluster" else {},
     )
 

@@ -58,6 +58,7 @@ LAYOUTS = {
             "get_entries": Cost(1, "the entries and the notes"),
             "update": Cost(3, "the entries; the notes where one changes"),
             "append": Cost(3, "the entry"),
+            "exchange": Cost(4, "the entries that differ"),
         },
     ),
     "keys": LayoutFacts(
@@ -70,6 +71,7 @@ LAYOUTS = {
             "put": Cost(2, "the block"),
             "update": Cost(3, "the entries"),
             "append": Cost(3, "the entry"),
+            "exchange": Cost(5, "the names of all entries, and those that differ", whole=True),
             "delete": Cost(2, "the key and the names of the entries"),
         },
     ),
@@ -80,8 +82,9 @@ LAYOUTS = {
         costs=_WHOLE
         | {
             "get_entries": Cost(1, "the block"),
-            "update": Cost(3, "the block, there and back"),
-            "append": Cost(3, "the block, there and back"),
+            "update": Cost(3, "the block, there and back", whole=True),
+            "append": Cost(3, "the block, there and back", whole=True),
+            "exchange": Cost(4, "the block, there and back", whole=True),
         },
         entries=False,
         limits=Limits(block_bytes=MAX_BYTES, key_bytes=MAX_BYTES, nesting=NESTING),
@@ -94,8 +97,9 @@ LAYOUTS = {
         costs=_WHOLE
         | {
             "get_entries": Cost(1, "the block"),
-            "update": Cost(4, "the block, there and back"),
-            "append": Cost(4, "the block, there and back"),
+            "update": Cost(4, "the block, there and back", whole=True),
+            "append": Cost(4, "the block, there and back", whole=True),
+            "exchange": Cost(6, "the block, there and back", whole=True),
         },
         entries=False,
         kinds=NATIVE_KINDS,
