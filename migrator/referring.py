@@ -100,6 +100,8 @@ class _Collection(_Observer):
 
     def _bare(self, block: Block) -> Block:
         """The block as columns hold it. Raises DoesNotFit for a reference nobody declared."""
+        if not self._declared.references and not _refers(block.entries):
+            return block
         written = self._declared.backward(join(block))
         found = _first_reference(written.value, "")
         if found is not None:
@@ -112,6 +114,13 @@ class _Collection(_Observer):
             )
         whole = Aggregate(block.id, written.value, block.expires)
         return replace(cut(whole, self._rules), place=block.place)
+
+
+def _refers(value: Value) -> bool:
+    """Whether a reference lies in a value."""
+    if type(value) is dict:
+        return any(map(_refers, value.values()))
+    return any(map(_refers, value)) if type(value) is list else type(value) is Ref
 
 
 def _first_reference(value: Value, path: str) -> tuple[str, Ref] | None:

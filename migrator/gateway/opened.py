@@ -21,6 +21,7 @@ from migrator.model.block import Aggregate, Block, cut, join
 from migrator.model.diff import differences
 from migrator.model.epoch import from_text, overtakes
 from migrator.model.phase import Phase
+from migrator.model.rules import Representation
 from migrator.model.value import Value
 from migrator.planning.file import decode_plan
 from migrator.planning.inference import as_planned
@@ -67,7 +68,12 @@ class Sides:
         """Whether entries of the primary can be written one by one."""
         return self._facts.entries
 
-    @property
+    @cached_property
+    def rules(self) -> Representation:
+        """How the primary cuts an aggregate into entries."""
+        return self.primary.at.rules(self.route.cls)
+
+    @cached_property
     def by_exchange(self) -> bool:
         """Whether all writes of the primary go by exchange, conditional or not."""
         return exchanges_alone(self.primary)
@@ -115,7 +121,7 @@ class Sides:
         Raises DoesNotFit for one that would come back changed, or not go over at all.
         """
         if not self.translates:
-            return cut(new, self.primary.at.rules(self.route.cls))
+            return cut(new, self.rules)
         translation = self.route.translation
         if self.shape == "target":
             made = translation.backward(new, None if held is None else join(held))
@@ -129,7 +135,7 @@ class Sides:
                 key=new.id, path=difference.path, where=self.route.name(new.id),
                 hint="the move of this class does not keep that; see:  migrator show",
             )  # fmt: skip
-        return cut(made, self.primary.at.rules(self.route.cls))
+        return cut(made, self.rules)
 
     def _forward(self, old: Aggregate) -> Aggregate:
         (new,) = self.route.translation.forward(old)

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from pymongo import WriteConcern
+
 from migrator import commands
 from migrator.commands import SwapTerms
 from migrator.model.phase import Phase
@@ -46,6 +48,13 @@ def databases() -> Iterator[tuple[str, str]]:
     finally:
         for server in made:
             servers.drop(server, server_url(server), NAME)
+
+
+@contextmanager
+def _timed(took: dict[str, float], word: str) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    took[word] = took.get(word, 0.0) + time.perf_counter() - began
 
 
 def _named(url: str) -> str:
@@ -117,6 +126,32 @@ class Live:
         took = time.perf_counter() - began
         print(f"   a burst of {writes:,} keys: {writes / took:,.0f}/s", flush=True)
 
+    def by_hand(self, writes: int) -> None:
+        """What the servers take for the requests of such a burst, by the drivers alone: what the
+        keys hold, whether the target has them, and all of them at once."""
+        session, name = self.tables.session, self.tables.name
+        # Beside the target, where the mirror would take them for writes by somebody else.
+        games = self.documents.games.database.get_collection(
+            "by_hand", write_concern=WriteConcern("majority", j=True)
+        )
+        took: dict[str, float] = {}
+        for start in range(0, writes, 500):
+            keys = [f"burst-{i}" for i in range(start + 1, start + 501)]
+            with _timed(took, "read"):
+                found = session.execute(f"SELECT id, n FROM {name} WHERE id = ANY(%s)", (keys,))
+                numbers = dict(found.fetchall())
+                session.execute(f"SELECT * FROM {name}_round WHERE game = ANY(%s)", (keys,))
+            with _timed(took, "look"):
+                for i in range(0, len(keys), 100):
+                    list(games.find({"_id": {"$in": keys[i : i + 100]}}))
+            told = [{"_id": key, "id": key, "n": numbers[key], "rounds": []} for key in keys]
+            with _timed(took, "write"):
+                games.insert_many(told, ordered=False)
+        games.drop()
+        parts = ", ".join(f"{word} {took[word] / writes * 1e6:,.0f} us" for word in took)
+        rate = writes / sum(took.values())
+        print(f"   its requests by the drivers alone: {rate:,.0f}/s ({parts} a key)", flush=True)
+
 
 def measure(
     about: str,
@@ -138,6 +173,7 @@ def measure(
         with mirroring(live.shop), Hooked(live.application, Path(root)) as hooked:
             live.lag(50)
             live.burst(chosen.burst)
+            live.by_hand(min(chosen.burst, 5_000))
             live.swaps(chosen.swaps, hooked.command)
         with live.shop.open() as project:
             commands.abort(project, "0001", drop_target=True)

@@ -76,6 +76,9 @@ class LiveRedis(Live):
             terms = commands.Terms(accept=[finding.code for finding in plan.findings])
             commands.apply(project, plan, until=Phase.SHADOW_READ, terms=terms)
 
+    def by_hand(self, writes: int) -> None:
+        """Not asked for: Redis keeps up with the mirror."""
+
     def _arrived(self, key: str) -> int:
         found = self.texts.client.get(f"{NAME}:{key}")
         return -1 if found is None else int(json.loads(found)["n"])
