@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from typing import TypeAlias
 
 import msgspec
@@ -192,12 +193,14 @@ def _walk(walk: _Pass, *works: str) -> list[int]:
     """Carry out passes, at once; for each the sum of the hashes of the mirror's keys it met."""
     scene, route = walk.scene, walk.route
     ranges = scene.planned(route).ranges
-    tasks: list[Task] = []
+    listed: list[list[Task]] = []
     for work in works:
         side = route.source if work in (FORTH, SUM, FORM) else route.target
         if work == ARCHIVE and route.archive is not None:
             side = route.archive.collection
-        tasks += scene.tasks(route, work, partial(scene.retry, side.split, ranges))
+        listed.append(scene.tasks(route, work, partial(scene.retry, side.split, ranges)))
+    # By turns, so that workers wait for both servers at once: the mirror may be one range alone.
+    tasks = [task for turn in zip_longest(*listed) for task in turn if task is not None]
     reached("verify.listed")
     do = {
         FORTH: _forth, BACK: _back, EXTRA: _look_up, ARCHIVE: _archive,
