@@ -19,6 +19,7 @@ from cassandra import (
     WriteTimeout,
 )
 from cassandra.cluster import Cluster, NoHostAvailable
+from cassandra.protocol import ErrorMessage
 
 from migrator.errors import DamagedBlock, DoesNotFit, Refused, Terminal, Transient
 from migrator.model.block import Address, Block, Patch
@@ -378,6 +379,8 @@ def test_what_is_no_block_is_reported(store: Store, plain: Any) -> None:
     [
         (WriteTimeout("late", write_type=0), Transient, True),
         (OperationTimedOut(), Transient, True),
+        # A lightweight transaction that few replicas took; the driver has no class for it.
+        (ErrorMessage(0x1700, "CAS operation result is unknown", None), Transient, True),
         (ReadTimeout("late"), Transient, False),
         (Unavailable("no replicas"), Transient, False),
         (NoHostAvailable("none", {}), Transient, False),

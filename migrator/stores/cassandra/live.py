@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from migrator.exchange import exchanges_alone
 from migrator.model.value import Value
 
 if TYPE_CHECKING:
@@ -28,9 +29,13 @@ class Live:
         self._pristine.holds = False  # whoever is followed writes, and deletes
 
         def settle(key: Value) -> None:
-            # What a transaction began and did not end is carried out by such a read, or never.
-            for wire in (self._node.wire.serially(), self._node.wire.strongest()):
-                type(mine)(_Reading(self._node, wire), mine.cls, mine.at).read([key])
+            if exchanges_alone(mine):
+                # What a transaction began and did not end is carried out by such a read, or never.
+                read(self._node.wire.serially(), key)
+            read(self._node.wire.strongest(), key)
+
+        def read(wire: Wire, key: Value) -> None:
+            type(mine)(_Reading(self._node, wire), mine.cls, mine.at).read([key])
 
         return CassandraJournal(self._node, mine.where, name, settle)
 
