@@ -20,7 +20,7 @@ class CassandraNote:
         self._node = node
         self._where = where
         self._name = name.encode()
-        self._made = False
+        self._made = self._listed = False
 
     @cached_property
     def _table(self) -> str:
@@ -35,10 +35,10 @@ class CassandraNote:
         return (rows[0][0] or b"").decode() if rows else None
 
     def _is_there(self) -> bool:
-        if not self._made:
+        if not (self._made or self._listed):
             wire = self._node.wire.at(self._where)
-            self._made = bool(wire.few(_THERE, [self._node.keyspace.encode(), NOTES.encode()]))
-        return self._made
+            self._listed = bool(wire.few(_THERE, [self._node.keyspace.encode(), NOTES.encode()]))
+        return self._made or self._listed
 
     def change(self, old: str | None, new: str | None) -> bool:
         if old is None:
@@ -55,11 +55,13 @@ class CassandraNote:
         )
 
     def _begin(self, text: str) -> bool:
-        if not self._is_there():
+        if not self._made:
+            # Also where the catalogue tells of it: it does so before statements can name it.
             wire = self._node.wire.at(self._where)
             columns = "(name text PRIMARY KEY, text text)"
             wire.define(f"CREATE TABLE IF NOT EXISTS {self._table} {columns}")
             wire.forget()
+            self._made = True
         return self._done(
             f"INSERT INTO {self._table} (name, text) VALUES (?, ?) IF NOT EXISTS",
             [self._name, text.encode()],
