@@ -157,7 +157,7 @@ class Project:
 
     def change(self, *statements: str) -> None:
         """Change the shop's database."""
-        with sqlite3.connect(self.root / "shop.db") as db:
+        with sqlite3.connect(self.root / "shop.db", timeout=60) as db:
             for statement in statements:
                 db.execute(statement)
         db.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from decimal import Decimal
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
@@ -14,6 +15,11 @@ from bson.datetime_ms import DatetimeMS
 
 from migrator.model.value import Binary, Instant, Value
 from tests.system.kit import Odd
+
+_READERS = (
+    "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+    "WHERE database = %s AND active"
+)
 
 
 class MakeDatabase(Protocol):
@@ -89,6 +95,10 @@ def drop(server: str, url: str, database: str) -> None:
     """Remove a database with all in it, were it there."""
     if server == "postgresql":
         with connect_postgresql(url) as connection:
+            # The server's side of a feed may not have heard yet that its reader has gone.
+            end = time.monotonic() + 60
+            while connection.execute(_READERS, [database]).fetchall() and time.monotonic() < end:
+                time.sleep(0.05)
             connection.execute(f'DROP DATABASE IF EXISTS "{database}" WITH (FORCE)')  # type: ignore[call-overload]
     elif server == "mariadb":
         with connect_mariadb(url) as connection, connection.cursor() as cursor:
