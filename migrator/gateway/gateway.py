@@ -159,7 +159,7 @@ class Gateway:
             return None if found is None else _at(found.value, paths, where)
         given = None
         if shared is not None:
-            given = shared.ask(standing, sides, lambda mirror: _held_at(mirror, id, paths, where))
+            given = shared.ask(standing, sides, lambda _: _held_at(sides, id, paths, where))
         if given is None:
             wanted = list(dict.fromkeys(entries.values()))
             read = Retry(here.follower.terms.bound)(sides.primary.read_entries, id, wanted)
@@ -473,16 +473,17 @@ def _version(found: Found) -> str:
 def _held(mirror: Collection, id: Value) -> Found | None:
     """An aggregate as the mirror holds it, which speaks the application's shape."""
     (block,) = mirror.read([id])
-    if block is None:
+    # Servers remove what has ended late: what the primary says of it counts.
+    if block is None or (block.expires is not None and block.expires <= time.time() * 1000):
         return None
     there = join(block)
     return Found(block.id, there.value, there.expires)
 
 
-def _held_at(
-    mirror: Collection, id: Value, paths: Sequence[str], where: str
-) -> dict[str, Value] | None:
-    entries = _entries(mirror, paths, where)
+def _held_at(sides: Sides, id: Value, paths: Sequence[str], where: str) -> dict[str, Value] | None:
+    """What lies at some access paths of an aggregate, as the mirror holds it."""
+    mirror = sides.mirror
+    entries = None if sides.mirror_expires else _entries(mirror, paths, where)
     if entries is None:
         found = _held(mirror, id)
         return None if found is None else _at(found.value, paths, where)

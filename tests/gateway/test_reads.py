@@ -359,6 +359,18 @@ def test_keys_in_quarantine_are_not_read_there(games: Games) -> None:
     assert games.get("2", "served") == -3
 
 
+def test_of_what_has_ended_the_primary_tells(games: Games) -> None:
+    rules = games.moved.route.representation
+    ended = cut(Aggregate("1", {"id": "1", "n": -2}, expires=1), rules)
+    games.moved.route.target.write([ended])
+    games.share(1.0)
+    assert games.get("1", "lagging") == 2
+    games.know()
+    entries = games.gateway.get_entries("1", ["n"])
+    assert entries == {"n": 2}
+    assert games.get("2", "served") == -3
+
+
 def test_a_mirror_that_fails_is_left_alone_for_a_while(
     games: Games, monkeypatch: pytest.MonkeyPatch
 ) -> None:
