@@ -181,10 +181,10 @@ def _early(
     ``waits``: the touch is held back until it can be, so that has to come to be by itself.
     """
     start = journal.prepare()
+    postgresql("CREATE TABLE IF NOT EXISTS probe (n integer)")
     # A commit is in the log, and waits there for a standby that never comes.
     postgresql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
     postgresql("SELECT pg_reload_conf()")
-    postgresql("CREATE TABLE IF NOT EXISTS probe (n integer)")
 
     def probe() -> None:
         with psycopg.connect(urls["postgresql"], autocommit=True) as connection:
