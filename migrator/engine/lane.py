@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -34,9 +35,10 @@ from migrator.journal import (
 )
 from migrator.model.canonical import encode
 from migrator.model.phase import Phase
+from migrator.model.value import Value
 from migrator.ports import Collection, Json
 from migrator.route import Route
-from migrator.state import LiveState, Position
+from migrator.state import LiveState, Position, quarantine_key
 
 log = structlog.get_logger("migrator.mirror")
 
@@ -83,6 +85,7 @@ class Lane:
         self._strange: dict[bytes, Touch] = {}
         self._suspects: dict[bytes, Foreign] = {}
         self._suspected = ""
+        self._looked = False  # at the page of a re-scan that comes next
         self._overheard: Json = None
         self._overheard_at = 0.0
         self._tried_at = 0.0
@@ -156,13 +159,14 @@ class Lane:
         """Begin anew: the new feed, then a re-scan over both sides, which so misses nothing.
 
         That the re-scan is needed is noted before anything else: a crash in between does not spare
-        it. Also where it is the mirror's feed: somebody else may have written there.
+        it. Also where it is the mirror's feed: somebody else may have written there. Between flip
+        and release the sides were equal, and no application writes: what differs is told then.
         """
         log.warning("feed lost", where=error.where, error=error.what)
         self.scene.control.record(
             self.scene.run.id, "feed lost", cls=self.route.cls, side=side, why=error.what
         )
-        self.scan()
+        self.scan(tells=self.scene.run.fence == "flipped")
         self._suspects.clear()
         reading = self._readings[side]
         self.scene.retry(reading.journal.drop)
@@ -193,7 +197,7 @@ class Lane:
     def _act(self, primary: str, given: Touches) -> None:
         began = self._since = time.monotonic() - given.age
         if given.whole:
-            self.scan()
+            self.scan(tells=False)
         reached("mirror.touched")
         self.reconciler.touched(primary, given.touches)
         reached("mirror.applied")
@@ -274,14 +278,16 @@ class Lane:
             self._readings[side].marks.extend(given.marks)
             self._overheard = given.position or self._overheard
             if given.whole:
-                self.scan()
+                self.scan(tells=False)
             for touch in given.touches:
                 if not self.reconciler.wrote(touch.key):
                     self._strange[encode(touch.key)] = touch
         self._overheard_at = time.monotonic()
         if self._suspects:
             return  # those first: with ever new ones no marker would be the last
-        if found := self._look(primary):
+        if (found := self._look(primary)) and self._is_blind:
+            self._undo(primary, found)  # what a lost feed did not show explains it as well
+        elif found:
             self._suspect(primary, found)
         self._acknowledge_overheard(side)
 
@@ -295,10 +301,6 @@ class Lane:
     def _suspect(self, primary: str, found: list[Foreign]) -> None:
         """What differs may still be a write to the primary that was not acted on: its touch then
         comes before a marker that is written now."""
-        if self.scanning:
-            # What a lost feed did not show explains it as well.
-            self._undo(primary, found)
-            return
         self._suspects = {encode(each.key): each for each in found}
         self._suspected = f"foreign {secrets.token_hex(8)}"
         self.journal(primary).mark(self._suspected)
@@ -347,7 +349,7 @@ class Lane:
         if given is None:
             return
         if given.whole:
-            self.scan()
+            self.scan(tells=True)
         strange = [touch for touch in given.touches if not self.reconciler.wrote(touch.key)]
         self.reconciler.foreign(side, strange, side, tell=True)
         self._acknowledge(side, given)
@@ -380,11 +382,16 @@ class Lane:
 
     # ------------------------------------------------------------------ re-scans
 
-    def scan(self) -> None:
-        """Compare both sides key by key, and make the mirror equal."""
+    def scan(self, *, tells: bool | None = None) -> None:
+        """Compare both sides key by key, and make the mirror equal.
+
+        ``tells``: what differs, and no touch explains, is told; None for as it was.
+        """
         primary = self.scene.run.primary
         if (found := self.position(primary)) is not None:
-            self._keep(primary, replace(found, scan=_scan_from_start()))
+            tells = _tells(found.scan) if tells is None else tells
+            self._keep(primary, replace(found, scan=_scan_from_start(tells=tells)))
+            self._looked = False
 
     def _try_again(self, primary: str) -> None:
         """Reconcile once more, now and then, what the other side has refused."""
@@ -401,12 +408,41 @@ class Lane:
             for found in (self.position(side) for side in OTHER)
         )
 
+    @property
+    def scan_waits(self) -> bool:
+        """Whether a re-scan has to wait for a marker, since what differs is to be told first."""
+        return bool(self._suspects) and self.scanning and not self._is_blind
+
+    @property
+    def _is_blind(self) -> bool:
+        """Whether touches may have been lost of which a re-scan has still to tell."""
+        scans = [found.scan for side in OTHER if (found := self.position(side)) is not None]
+        return any(scan is not None and not _tells(scan) for scan in scans)
+
+    def _finds(self, primary: str, keys: Sequence[Value], side: str) -> bool:
+        """Whether a page of a re-scan that tells has to wait for what differs there to be told.
+
+        It is looked at once: under steady writes something always differs.
+        """
+        if self._looked:
+            return False
+        known = self.reconciler.known_unlike()
+        found = [
+            each
+            for each in self.reconciler.look(primary, [Touch(key) for key in keys], side)
+            if known.isdisjoint(map(quarantine_key, [each.key, *each.sources]))
+        ]
+        self._looked = True
+        if found:
+            self._suspect(primary, found)
+        return bool(found)
+
     def _scan(self, primary: str) -> bool:
         """One page of a re-scan: the primary's keys, then the mirror's; whether there was one, and
         it may be."""
         found = self._kept(primary)
         scan = found.scan
-        if not isinstance(scan, dict) or not self.throttle.ready():
+        if not isinstance(scan, dict) or self.scan_waits or not self.throttle.ready():
             return False
         side = primary if scan["side"] == "primary" else OTHER[primary]
         collection = self.side(side)
@@ -417,13 +453,17 @@ class Lane:
                 self.reconciler.list_source()
         limit = self.throttle.limit(self.scene.planned(self.route).page)
         keys, position = retry(collection.keys, scan["range"], scan["position"], limit)
+        if _tells(scan) and self._finds(primary, keys, side):
+            return False
+        self._looked = False
         self.reconciler.keys(primary, keys, side)
         self.throttle.copied(len(keys))
         following: Json = {**scan, "position": position}
         if position is None:
             if side == "source":
                 self.reconciler.listed_source()
-            following = _scan_from_start("mirror") if scan["side"] == "primary" else None
+            onward = scan["side"] == "primary"
+            following = _scan_from_start("mirror", tells=_tells(scan)) if onward else None
         self._keep(primary, replace(found, scan=following))
         if following is None:
             self.scene.control.record(self.scene.run.id, "scanned anew", cls=self.route.cls)
@@ -448,8 +488,13 @@ class Lane:
         self._positions[side] = position
 
 
-def _scan_from_start(side: str = "primary") -> dict[str, Json]:
-    return {"side": side, "range": None, "position": None}
+def _scan_from_start(side: str = "primary", *, tells: bool = False) -> dict[str, Json]:
+    return {"side": side, "range": None, "position": None, "tells": tells}
+
+
+def _tells(scan: Json) -> bool:
+    """Whether a re-scan tells what differs; those of older versions do not."""
+    return isinstance(scan, dict) and bool(scan.get("tells"))
 
 
 def journal_of(route: Route, side: str, run: str) -> Journal:

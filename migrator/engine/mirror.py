@@ -221,7 +221,8 @@ class Mirror:
 
     def _patience(self) -> float:
         """How long to wait for a touch: not at all while pages are to be copied or compared."""
-        more = any(lane.scanning for lane in self.lanes) or self._next_page() is not None
+        scans = any(lane.scanning and not lane.scan_waits for lane in self.lanes)
+        more = scans or self._next_page() is not None
         return 0.0 if more and self.throttle.ready() else IDLE
 
     # ------------------------------------------------------------------ towards a phase

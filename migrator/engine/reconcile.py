@@ -190,6 +190,11 @@ class Reconciler:
             return self.touched(primary, touches)
         return self.mirrored(primary, touches)
 
+    def known_unlike(self) -> set[str]:
+        """The keys of which the sides differ with good reason: in quarantine, or in the ledger."""
+        number = self.route.number
+        return self._known_aside() | {e.key for e in self.live.ledger() if e.move == number}
+
     def list_source(self) -> None:
         """A re-scan lists the source, from its start."""
         self._unmet = set(self._known_aside())

@@ -14,11 +14,8 @@ from tests.protocol.schedule import Chances, Schedule, equal, filled, reach
 
 def chances(seed: int) -> Chances:
     """Of a small world, so that one write seldom covers the loss of another."""
-    strangers = seed % 5 == 0
     return Chances(
-        writes=12, write=0.05, faults=5, fault=0.012, life=0.5,
-        # Without lost feeds: what such a write is told by may go with them.
-        strangers=strangers, lose=not strangers,
+        writes=12, write=0.05, faults=5, fault=0.012, life=0.5, strangers=seed % 5 == 0
     )  # fmt: skip
 
 

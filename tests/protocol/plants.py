@@ -65,14 +65,16 @@ def _hasty_successor(patch: pytest.MonkeyPatch) -> None:
 
 
 def _scans_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lane, "_scan_from_start", lambda side="primary": None)
+    patch.setattr(lane, "_scan_from_start", lambda side="primary", **_: None)
 
 
 def _scans_one_side(patch: pytest.MonkeyPatch) -> None:
     begin = lane._scan_from_start
-    patch.setattr(
-        lane, "_scan_from_start", lambda side="primary": None if side == "mirror" else begin(side)
-    )
+
+    def begins(side: str = "primary", *, tells: bool = False) -> object:
+        return None if side == "mirror" else begin(side, tells=tells)
+
+    patch.setattr(lane, "_scan_from_start", begins)
 
 
 def _undrained(patch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from migrator.state import Run
 from tests.protocol.plants import PLANTS, ends_equal
 from tests.protocol.schedule import (
     Chances,
+    Schedule,
     World,
     equal,
     filled,
@@ -45,8 +46,7 @@ def test_no_acknowledged_write_is_lost_there_and_back(
 
 @pytest.mark.parametrize("seed", range(SCHEDULES // 2))
 def test_writes_of_strangers_are_undone_or_told(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Without lost feeds: what such a write is told by may go with them.
-    whole_life(seed, monkeypatch, Chances(strangers=True, lose=False))
+    whole_life(seed, monkeypatch, Chances(strangers=True))
 
 
 @pytest.mark.parametrize("rule", PLANTS)
@@ -262,6 +262,85 @@ def test_a_foreign_write_to_the_mirror_is_told_wherever_a_crash_comes(
     # Twice, where it was killed between its word and its deed.
     assert set(schedule.strangers()) == {"Game:0"}
     assert len(schedule.strangers()) <= 1 + (step in ("foreign.told", "mirror.write", "write"))
+
+
+def _foreign_in_a_blind_pause(
+    patch: pytest.MonkeyPatch, then: Callable[[World], None] = lambda _: None
+) -> Schedule:
+    """A cut-over between whose flip and release somebody writes to the new side, whose feed is
+    lost before it is read."""
+    schedule = level(patch)
+    world = schedule.world
+
+    def meets() -> None:
+        world.foreign("target", "0")
+        world.servers["target"].lose_feed()
+        then(world)
+
+    world.script["swap.flipped"] = meets
+    return schedule
+
+
+@pytest.mark.parametrize(
+    ("after", "step"),
+    [
+        ("lowered", ""),
+        ("swap.flipped", "prepare"),
+        ("swap.flipped", "swap.marked"),
+        ("lowered", "controlled"),
+        ("lowered", "keys"),
+        ("lowered", "marked"),
+        ("lowered", "foreign.told"),
+        ("lowered", "mirror.write"),
+        ("lowered", "mirror.written"),
+    ],
+)
+def test_a_foreign_write_in_a_pause_is_told_though_its_feed_is_lost(
+    after: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kills(world: World) -> None:
+        world.script[step] = world.kill
+
+    def then(world: World) -> None:
+        if after == "swap.flipped":
+            kills(world)
+        elif step:
+            world.script[after] = lambda: kills(world)
+
+    schedule = _foreign_in_a_blind_pause(monkeypatch, then)
+    world = schedule.world
+
+    schedule.ask(Phase.CUT_OVER)
+    schedule.settle()
+    schedule.settle()
+
+    assert not world.script, "it was not killed"
+    assert schedule.phase is Phase.CUT_OVER
+    assert world.held("source") == world.held("target")
+    assert world.held("target")["0"] < 0  # it has become the truth
+    assert set(schedule.strangers()) == {"Game:0"}
+
+
+def test_what_the_application_writes_after_such_a_pause_is_no_foreign_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = _foreign_in_a_blind_pause(monkeypatch)
+    world = schedule.world
+    world.put("2", large=True)
+    schedule.settle()
+    schedule.accepts = ["Game:2"]
+
+    def writes() -> None:
+        world.put("1")
+        world.script["read"] = lambda: world.put("1")
+
+    world.script["swap.released"] = lambda: world.script.update(keys=writes)
+    assert schedule.ask(Phase.CUT_OVER)
+    schedule.settle()
+
+    assert schedule.strangers() == ["Game:0"]
+    assert schedule.aside() == ["Game:2"]
+    assert world.held("source")["1"] == world.held("target")["1"] == world.history["1"]
 
 
 @pytest.mark.parametrize("step", ["swap.armed", "fence", "swap.drained", "swap.flipped"])
