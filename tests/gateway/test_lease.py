@@ -129,6 +129,14 @@ def test_a_gateway_that_begins_under_the_fence_waits(
     assert_held(config, "target", [late])
 
 
+def swap_without(lapsed: list[str], config: Path, owner: Owner) -> None:
+    """Go on from the fence without the gateways whose lease ran out."""
+    owner.gateways.leave(lapsed)
+    carry(config, "target")
+    owner.flip("target")
+    owner.release()
+
+
 def test_a_gateway_killed_under_the_fence_holds_it_up_for_a_short_lease_at_most(
     config: Path, owner: Owner, spawn: Spawn
 ) -> None:
@@ -141,10 +149,7 @@ def test_a_gateway_killed_under_the_fence_holds_it_up_for_a_short_lease_at_most(
     lapsed = owner.fence()
     killer.join()
     assert lapsed
-    owner.gateways.leave(lapsed)
-    carry(config, "target")
-    owner.flip("target")
-    owner.release()
+    swap_without(lapsed, config, owner)
     more([other])
     other.stop()
     assert_held(config, "target", [victim, other])
@@ -159,10 +164,7 @@ def test_a_gateway_that_slept_through_a_swap_writes_to_the_new_primary(
     sleeper.freeze(*files(config))
     lapsed = owner.fence()
     assert len(lapsed) == 1
-    owner.gateways.leave(lapsed)
-    carry(config, "target")
-    owner.flip("target")
-    owner.release()
+    swap_without(lapsed, config, owner)
     old = side(config, "source")
     sleeper.signal(signal.SIGCONT)
     more([sleeper])
@@ -208,10 +210,7 @@ def test_a_write_that_slept_through_a_swap_is_not_acknowledged(config: Path, own
     owner.arm()
     lapsed = owner.fence()
     assert len(lapsed) == 1
-    owner.gateways.leave(lapsed)
-    carry(config, "target")
-    owner.flip("target")
-    owner.release()
+    swap_without(lapsed, config, owner)
     go.touch()
     os.kill(pid, signal.SIGCONT)
     os.waitpid(pid, 0)

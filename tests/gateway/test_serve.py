@@ -22,9 +22,9 @@ from migrator.cli import main
 from migrator.gateway import Gateway
 from migrator.model.phase import Phase
 from migrator.state.gateways import Gateways, has_acknowledged, is_armed
-from tests.engine.games import SETTINGS, source, target
+from tests.engine.games import source, target
 from tests.gateway.kit import QUICK, Owner, make_project, until
-from tests.gateway.test_shape import NEW, SCRIPT
+from tests.gateway.test_shape import NEW, make_shaped
 
 TOKEN = "a-token-of-the-tests-0123456789"
 
@@ -287,10 +287,7 @@ def test_what_keeps_it_from_serving(
 
 
 def test_a_service_speaks_the_shape_of_one_side(tmp_path: Path) -> None:
-    (tmp_path / "migrations").mkdir()
-    (tmp_path / "migrations" / "0001_shape.py").write_text(SCRIPT)
-    config = tmp_path / "migrator.toml"
-    config.write_text(SETTINGS)
+    config = make_shaped(tmp_path)
     with commands.Project(config, "test") as project:
         (route,) = project.routes("0001")
         route.source.create()

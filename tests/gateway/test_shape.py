@@ -30,12 +30,18 @@ OLD = {"firstName": "Ann", "lastName": "Lee", "secret": 7, "n": 1}
 NEW = {"name": {"first": "Ann", "last": "Lee"}, "n": 1}
 
 
+def make_shaped(root: Path) -> Path:
+    """The settings of a project whose move changes the shape."""
+    (root / "migrations").mkdir()
+    (root / "migrations" / "0001_shape.py").write_text(SCRIPT)
+    config = root / "migrator.toml"
+    config.write_text(SETTINGS)
+    return config
+
+
 @pytest.fixture
 def owner(tmp_path: Path) -> Iterator[Owner]:
-    (tmp_path / "migrations").mkdir()
-    (tmp_path / "migrations" / "0001_shape.py").write_text(SCRIPT)
-    config = tmp_path / "migrator.toml"
-    config.write_text(SETTINGS)
+    config = make_shaped(tmp_path)
     with commands.Project(config, "test") as project:
         (route,) = project.routes("0001")
         route.source.create()

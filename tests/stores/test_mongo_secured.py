@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from migrator.ports import Store, StoreSettings
 from migrator.retry import Retry
 from migrator.stores.mongo import collection, open_store
 from tests.cli.kit import SETTINGS, Project, new_shop, one_line
+from tests.contract.own_redis import free_port
 from tests.stores.certificates import Authority
 
 
@@ -31,9 +31,7 @@ class Server:
         self.folder = folder
         authority = Authority(folder)
         self.files = {name: authority.sign(name) for name in ("server", "client")}
-        with socket.socket() as link:
-            link.bind(("127.0.0.1", 0))
-            self.port = link.getsockname()[1]
+        self.port = free_port()
 
     def start(self, *more: str) -> subprocess.Popen[bytes]:
         server = str(self.folder / self.files["server"])

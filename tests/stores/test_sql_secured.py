@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -23,17 +22,11 @@ from migrator.ports import StoreSettings
 from migrator.stores.sql import open_store
 from migrator.stores.sql.errors import Sort, classify
 from tests.conftest import server_url
+from tests.contract.own_redis import free_port
 from tests.stores.certificates import Authority
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "services"
 Answers = Callable[[], object]
-
-
-def free_port() -> int:
-    with socket.socket() as link:
-        link.bind(("127.0.0.1", 0))
-        port: int = link.getsockname()[1]
-        return port
 
 
 def until(answers: Answers, *errors: type[Exception]) -> None:
