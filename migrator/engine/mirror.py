@@ -370,7 +370,8 @@ class Mirror:
 
     def _verify(self) -> None:
         stop = threading.Event()
-        scene = replace(self.scene, stop=stop, settle=self.settle)
+        scene = replace(self.scene, stop=stop)
+        scene.settle = lambda: self.settle(scene.check)
 
         def compare() -> None:
             try:
@@ -390,15 +391,16 @@ class Mirror:
             self._verifying.thread.join()
             self._verifying = None
 
-    def settle(self) -> None:
+    def settle(self, check: Callable[[], None]) -> None:
         """Wait, in another thread than the owner's, until the mirror holds all that has been
-        written to the primary until now."""
+        written to the primary until now. ``check`` raises where that is to be given up."""
         with self._settling:
             primary = self.run.primary
             for lane in self.lanes:
                 losses, mark = -1, settling()
-                while not lane.has_mark(primary, mark):
-                    self.scene.check()
+                # Of a feed that was lost it proves nothing until both sides are scanned.
+                while lane.scanning or not lane.has_mark(primary, mark):
+                    check()
                     if losses != lane.losses(primary):
                         losses = lane.losses(primary)  # a marker went with the feed that was lost
                         self.scene.retry(lane.journal(primary).mark, mark)

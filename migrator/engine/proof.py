@@ -26,7 +26,7 @@ def prove(route: Route, to: str, retry: Retry) -> None:
         try:
             same = all(same_block(new, made) for made in route.expected(old))
             before = join(old)
-        except (CorruptBlock, DoesNotFit):
+        except (CorruptBlock, DoesNotFit, Refused):
             continue  # it does not go over: it is in quarantine
         if not same:
             continue  # written just now: there is nothing to compare
@@ -51,7 +51,7 @@ def _pairs(route: Route, to: str, retry: Retry) -> Iterator[tuple[Block, Block]]
     for block in retry(sides[to].sample, _PROVEN):
         try:
             there = route.sources(block) if to == "target" else [b.id for b in route.made(block)]
-        except (CorruptBlock, DoesNotFit):
+        except (CorruptBlock, DoesNotFit, Refused):
             continue  # it leads nowhere: that stands in the ledger
         if there:
             chosen.append(block)

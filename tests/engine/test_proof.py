@@ -12,7 +12,7 @@ from migrator import commands
 from migrator.engine.proof import prove
 from migrator.errors import Refused
 from migrator.model.block import Aggregate, Block
-from migrator.model.value import Record
+from migrator.model.value import Record, Set
 from migrator.retry import Retry
 from migrator.route import Route
 from tests.engine.games import fill, game, make_project
@@ -64,6 +64,12 @@ def test_what_differs_or_is_gone_is_not_compared(route: Route, to: str) -> None:
     primary.drop()
     primary.create()
     prove(Losing.of(route), to, Retry())
+
+
+@pytest.mark.parametrize("to", SIDES)
+def test_what_the_rules_of_the_target_do_not_cut_is_passed_by(route: Route, to: str) -> None:
+    fill(route.source, ((str(n), {**game(n), "rounds": Set(["q"])}) for n in range(1, 40)))
+    prove(route, to, Retry())
 
 
 @pytest.mark.parametrize("to", SIDES)

@@ -5,12 +5,17 @@ The drawn ones are long, and few. Short ones by the thousand are in `test_schedu
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from migrator.engine import mirror
 from migrator.engine.held import Held, _Mark
 from migrator.engine.lane import Lane
+from migrator.engine.work import Scene
 from migrator.journal import OTHER
 from migrator.model.phase import Phase
 from migrator.state import Run
@@ -135,6 +140,62 @@ def test_a_block_that_does_not_fit_stays_aside(monkeypatch: pytest.MonkeyPatch) 
     schedule.settle()
 
     assert schedule.aside() == ["Game:0"]
+
+
+# ---------------------------------------------------------------------- what a comparison may meet
+
+
+def _comparing(
+    monkeypatch: pytest.MonkeyPatch, lane: SimpleNamespace
+) -> tuple[mirror.Mirror, threading.Event]:
+    """An owner whose comparison waits for the mirror now, and what says that it has ended."""
+    settles, ended = threading.Event(), threading.Event()
+
+    def compare(scene: Scene, _: object) -> None:
+        assert scene.settle is not None
+        settles.set()
+        try:
+            scene.settle()
+        finally:
+            ended.set()
+
+    schedule = filled(1, monkeypatch, Chances(writes=0, faults=0))
+    monkeypatch.setattr(mirror, "verify", compare)
+    monkeypatch.setattr(mirror, "time", SimpleNamespace(sleep=threading.Event().wait))
+    owner = schedule._process()
+    journal = SimpleNamespace(mark=lambda _: lane.marked.set())
+    lane.marked, lane.losses, lane.journal = threading.Event(), lambda _: 0, lambda _: journal
+    owner.lanes = [cast("Any", lane)]
+    owner._verify()
+    assert settles.wait(60)
+    assert lane.marked.wait(60)
+    return owner, ended
+
+
+def test_a_comparison_that_waits_for_the_mirror_can_be_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lane = SimpleNamespace(scanning=False, has_mark=lambda *_: False)
+    owner, ended = _comparing(monkeypatch, lane)
+
+    # As an abort does on the thread that would act on the marker.
+    aborts = threading.Thread(target=owner._stop_verifying, daemon=True)
+    aborts.start()
+    try:
+        aborts.join(60)
+        assert not aborts.is_alive()
+        assert ended.is_set()
+    finally:
+        lane.has_mark = lambda *_: True
+
+
+def test_a_comparison_waits_for_a_re_scan_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    lane = SimpleNamespace(scanning=True, has_mark=lambda *_: True)
+    _, ended = _comparing(monkeypatch, lane)
+
+    assert not ended.is_set()
+    lane.scanning = False
+    assert ended.wait(60)
 
 
 # ---------------------------------------------------------------------- what a swap may meet
