@@ -16,6 +16,7 @@ from migrator.model.block import Address, Block, Patch
 from migrator.model.layouts import cassandra_row
 from migrator.model.move import Layout
 from migrator.ports import Collection, Store
+from migrator.stores.cassandra import entries_exchange
 from migrator.stores.cassandra.entries_exchange import Exchanger
 from migrator.stores.cassandra.table_wire import Statement, Wire
 from tests.stores.test_cassandra import HOUR, place, plain, store
@@ -143,6 +144,17 @@ def test_what_is_put_where_a_later_delete_lies_is_there_or_told(
     else:
         assert until_it_may(lambda: exchange(made, key, None, Block(key, {"a": 1})))
         assert entries(made, key) == {"a": 1}
+
+
+def test_what_is_put_again_is_looked_for_once_more(
+    made: Collection, key: str, plain: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries_exchange, "_PUTS_AGAIN", 1)
+    monkeypatch.setattr(entries_exchange, "_PAUSE", 1.0)
+    stamp = time.time_ns() // 1000 + 400_000
+    plain.execute(f"DELETE FROM {made.at.collection} USING TIMESTAMP {stamp} WHERE block = '{key}'")
+    assert exchange(made, key, None, Block(key, {"a": 1}))
+    assert entries(made, key) == {"a": 1}
 
 
 @pytest.mark.parametrize("fate", ["carried out", "lost", "late"])

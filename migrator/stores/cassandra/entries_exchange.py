@@ -20,7 +20,7 @@ from migrator.stores.cassandra.table_write import time_to_live
 from migrator.stores.cassandra.transactions import AHEAD, claim, drawn, settled
 
 _TRIES = 20
-_LOOKS = 8
+_PUTS_AGAIN = 8
 _PAUSE = 0.005
 
 
@@ -107,17 +107,18 @@ class Exchanger:
         it; and put it again, later (ADR 0030)."""
         assert step.put is not None
         pause = _PAUSE
-        for _ in range(_LOOKS):
+        for left in reversed(range(_PUTS_AGAIN + 1)):
             (found,) = self._reader.there([before.key])
             if found is not None and (
                 found.version not in (None, before.version, version)
                 or (found.version == version and step.put.keys() <= found.fields.keys())
             ):
                 return
-            time.sleep(pause)
-            pause *= 2
-            again = found or Raw(before.key)
-            self._wire.transact(id, self.statements(again, step, version))
+            if left:
+                time.sleep(pause)
+                pause *= 2
+                again = found or Raw(before.key)
+                self._wire.transact(id, self.statements(again, step, version))
         raise Transient(AHEAD[0], where=self._writer.where, hint=AHEAD[1])
 
     def turn(self, id: Value, before: Raw, old: int | None, new: int) -> bool:
