@@ -125,6 +125,27 @@ def test_what_lies_elsewhere_or_otherwise_is_not_matched(place: RedisCollection)
     assert observer.match([Block("c", whole), Block("1", whole)]) == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("place", "commands"),
+    [
+        # A second name of the same path, and an entry without a note whose key is gone.
+        ("hash", [("HDEL", "", "y"), ("HSET", "", "\\#78", "1")]),
+        ("keys", [("HSET", "", "y", ""), ("UNLINK", ":y")]),
+    ],
+    indirect=["place"],
+)
+def test_an_entry_that_is_gone_is_missed(
+    store: RedisStore, place: RedisCollection, commands: list[tuple[str, ...]]
+) -> None:
+    block = _write(place, Block("a", {"x": 1, "y": "2"}))
+    key = place._form.key("a")
+    for word, suffix, *more in commands:
+        store._wire.ask(store._wire.masters()[0], (word, key + suffix.encode(), *more))
+    (raw,) = _lying(place, [block])
+    assert len(raw.fields) == 2
+    assert not matcher(place._form)(block, raw)
+
+
 def test_names_of_the_side_are_not_taken_for_it(store: RedisStore) -> None:
     """A field of the application that is called as the notes are has a backslash where it lies."""
     at = At("cache", f"{servers.namespace()}side", ("/Game/*",), "string")
