@@ -56,7 +56,7 @@ def test_a_share_is_set_shown_and_used(shop: Project, monkeypatch: pytest.Monkey
         assert "may answer 0.00%" in shop.done("reads", "0001").out
     finally:
         mirror.send_signal(signal.SIGTERM)
-        mirror.communicate(timeout=30)
+        mirror.communicate(timeout=60)
 
 
 def test_what_is_no_share_and_where_there_is_none(shop: Project) -> None:
