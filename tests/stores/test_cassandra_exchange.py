@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from migrator.errors import Transient
+from migrator.errors import DamagedBlock, Transient
 from migrator.exchange import Exchanging
 from migrator.model.block import Address, Block, Patch
 from migrator.model.layouts import cassandra_row
@@ -236,6 +236,18 @@ def test_what_is_put_after_a_removal_is_there(
     monkeypatch.setattr(store, "stamp", lambda: time.time_ns() // 1000 - HOUR)
     made.write([Block(key, {"a": 2})])
     assert entries(made, key) == {"a": 2}
+
+
+def test_a_bracket_on_a_damaged_block_is_settled(made: Collection, key: str, plain: Any) -> None:
+    made.write([Block(key, {"b": 1})])
+    table, place = made.at.collection, f"block = '{key}'"
+    if made.at.layout == Layout("partition"):
+        plain.execute(f"UPDATE {table} SET value = '{{' WHERE {place} AND entry = 'b'")
+    else:
+        plain.execute(f"UPDATE {table} SET \"entries\"['b'] = '{{' WHERE {place}")
+    with pytest.raises(DamagedBlock):
+        made.read([key])
+    cast("Any", made).journal("run").settle(key)
 
 
 def test_nothing_is_left_of_what_was_removed(made: Collection, key: str, plain: Any) -> None:

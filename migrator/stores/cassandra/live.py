@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
+from migrator.errors import DamagedBlock
 from migrator.exchange import exchanges_alone
 from migrator.model.value import Value
 
@@ -35,7 +37,8 @@ class Live:
             read(self._node.wire.strongest(), key)
 
         def read(wire: Wire, key: Value) -> None:
-            type(mine)(_Reading(self._node, wire), mine.cls, mine.at).read([key])
+            with suppress(DamagedBlock):  # who acts on its touch sets it aside
+                type(mine)(_Reading(self._node, wire), mine.cls, mine.at).read([key])
 
         return CassandraJournal(self._node, mine.where, name, settle)
 
