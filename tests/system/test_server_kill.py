@@ -218,7 +218,6 @@ class AtEach:
 APPLYING = [p for p in points.POINTS if not p.startswith(("rollback", "abort", "finish"))]
 
 
-@pytest.mark.timeout(900)  # fourteen servers start in it, each slowly where the machine is busy
 def test_a_server_dies_at_every_named_point(
     tmp_path: Path, own: Own, monkeypatch: pytest.MonkeyPatch
 ) -> None:
