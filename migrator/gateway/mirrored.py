@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+import unicodedata
 import uuid
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -445,13 +446,17 @@ def _ripe(pin: _Pin, grant: _Grant) -> bool:
 
 
 def _spelled(key: Value) -> bytes:
-    """A form of a key that is the same for all ways to write it which a store may take for one."""
+    """A form of a key that is the same for all ways to write it which a store may take for one:
+    in capitals, with blanks at its end, with accents or without."""
     match key:
         case bool():
             return encode(key)
         case int() | float() | Decimal():
             return b"%d" % hash(key)
         case str():
+            if not key.isascii():
+                parts = unicodedata.normalize("NFKD", key)
+                key = "".join(part for part in parts if not unicodedata.combining(part))
             return key.casefold().rstrip().encode("utf-8", "surrogatepass")
         case list():
             return b"/".join(_spelled(item) for item in key)

@@ -7,8 +7,7 @@ from types import TracebackType
 
 import structlog
 
-from migrator.errors import MigratorError, Transient
-from migrator.gateway.errors import Conflict
+from migrator.errors import MigratorError, Refused, Transient
 from migrator.gateway.follower import Moved
 from migrator.journal import Brackets
 from migrator.model.value import Value
@@ -73,8 +72,8 @@ class Noting:
         if self._brackets is None:
             return
         self._until = None
-        if isinstance(error, Conflict):
-            self._undone = True
+        if isinstance(error, Refused):
+            self._undone = True  # a conflict, or what this layout does not do: nothing was sent
         known = error is None or (isinstance(error, MigratorError) and not _unknown(error))
         if known and not self._doubtful:
             self._close()

@@ -303,6 +303,7 @@ def test_what_the_primary_gave_is_not_taken_back(games: Games) -> None:
 def test_a_key_is_the_same_however_it_is_spelled() -> None:
     assert len({_spelled(key) for key in (1, Int64(1), 1.0, Decimal("1.00"))}) == 1
     assert _spelled([1, "a"]) == _spelled([Int64(1), "A "])
+    assert len({_spelled(key) for key in ("Jose", "jos\u00e9", "JOSE\u0301 ", "\ud800")}) == 2
     assert len({_spelled(key) for key in (1, True, "2", b"1", [3])}) == 5
 
 

@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from migrator.errors import Refused, Terminal
+from migrator.gateway.errors import Conflict
 from migrator.gateway.noting import Noting
+from migrator.model.value import Value
+from migrator.ports import Json
 from migrator.stores.cassandra.journal import CassandraBrackets, CassandraFeed
 from tests.protocol.noting import NotAllowed, noted
 
@@ -81,3 +85,32 @@ def test_a_rule_broken_in_the_code_is_refused(rule: str) -> None:
         return False
 
     assert any(is_refused(seed) for seed in range(SHARD))
+
+
+class _Closed:
+    """Brackets that keep whether what they were around took place."""
+
+    life = 5.0
+
+    def __init__(self) -> None:
+        self.undone: list[bool] = []
+
+    def open(self, key: Value, *, deleted: bool = False) -> Json:
+        assert deleted
+        return None
+
+    def close(self, bracket: Json, *, undone: bool = False) -> None:
+        self.undone.append(undone)
+
+
+@pytest.mark.parametrize(
+    ("error", "undone"),
+    [(Conflict("written since"), True), (Refused("not on condition"), True),
+     (Terminal("denied"), False)],
+)  # fmt: skip
+def test_a_delete_that_was_refused_is_no_delete(error: Exception, undone: bool) -> None:
+    """Else what lies there would pass for deleted and put anew, and inherit nothing."""
+    brackets = _Closed()
+    with pytest.raises(type(error)), Noting(brackets, "1", True):
+        raise error
+    assert brackets.undone == [undone]
