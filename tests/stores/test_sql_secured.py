@@ -17,7 +17,7 @@ import psycopg
 import pymysql
 import pytest
 
-from migrator.errors import MigratorError
+from migrator.errors import MigratorError, Terminal
 from migrator.ports import StoreSettings
 from migrator.stores.sql import open_store
 from migrator.stores.sql.errors import Sort, classify
@@ -222,6 +222,17 @@ def test_the_name_of_the_server_is_verified(url: str, certificates: Path) -> Non
     with pytest.raises(MigratorError) as caught:
         ping(elsewhere, certificates)
     assert "sslrootcert" in caught.value.hint
+
+
+def test_a_key_that_others_may_read_is_refused_at_once(
+    postgresql: str, certificates: Path, tmp_path: Path
+) -> None:
+    key = tmp_path / "open.pem"  # in a folder whose name says nothing of certificates
+    shutil.copyfile(certificates / "secured.pem", key)
+    key.chmod(0o644)
+    with pytest.raises(Terminal, match="private key file") as caught:
+        ping(postgresql, certificates, sslkey=str(key))
+    assert "sslkey" in caught.value.hint
 
 
 def test_a_server_that_dies_behind_tls_is_lost_and_not_refused(

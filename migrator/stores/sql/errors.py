@@ -216,6 +216,7 @@ def _by_text(cause: Exception) -> tuple[Sort, str]:
         ("ssl connection has been closed", Sort.LOST, "unreachable"),
         ("ssl syscall error", Sort.LOST, "unreachable"),
         ("certificate", Sort.FOREVER, "tls"),
+        ("private key file", Sort.FOREVER, "tls"),
         ("does not support ssl", Sort.FOREVER, "tls"),
         ("failed: ssl error", Sort.FOREVER, "tls"),
         ('role "', Sort.FOREVER, "auth"),
