@@ -81,11 +81,11 @@ class Held:
 
     def told(self) -> dict[str, object] | None:
         """In which reign all is held that was written until so many seconds ago, and who says so;
-        None where that is not known."""
-        met = self._met
+        ``said``: when, by its own clock. None where that is not known."""
+        met, now = self._met, self._clock()
         if met is None:
             return None
-        return {"by": self._by, "epoch": met.epoch, "age": self._clock() - met.at}
+        return {"by": self._by, "epoch": met.epoch, "age": now - met.at, "said": now}
 
 
 def _is_met(mark: _Mark, run: Run, lanes: Sequence[Lane]) -> bool:

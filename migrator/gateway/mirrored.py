@@ -78,13 +78,14 @@ class _Grant:
 @dataclass(frozen=True)
 class _Heard:
     """The last word of a mirror, which was not there yet at ``after``; the last look was at
-    ``looked``. ``by`` is the process whose word it is."""
+    ``looked``. ``by`` is the process whose word it is, and ``said`` when, by its own clock."""
 
     run: str
     by: object
     at: float
     after: float | None
     looked: float
+    said: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -320,7 +321,11 @@ class MirrorReading:
         if last is not None and (last.by, last.at) == (by, at):
             self._heard = replace(last, looked=now)
             return
-        self._heard = _Heard(standing.run, by, at, None if last is None else last.looked, now)
+        said = held.get("said", 0.0)
+        if last is not None and last.by == by and said < last.said:
+            return  # an older one, which the control database carried out late
+        after = None if last is None else last.looked
+        self._heard = _Heard(standing.run, by, at, after, now, said)
         if not held or last is None or last.by != by or last.after is None:
             return
         aside = self._control.keys_aside(standing.run, number)
