@@ -126,6 +126,21 @@ def test_every_kind_of_write_is_told(follow: Follow, layout: str) -> None:
         app.close()
 
 
+def test_keys_that_begin_with_the_identifier_are_told(follow: Follow, own: Own) -> None:
+    """No prefix of theirs tells them from the markers."""
+    here = follow(own.url)
+    at = At("cache", here.name, RULES, redis_native("{id}:game", "hash"))
+    here.collection = here.store.collection("Game", at)  # type: ignore[assignment]
+    here.journal = here.another()
+    assert [code for _, code, _ in here.journal.findings()] == ["redis-tracking"]
+    feed = here.begin()
+    with redis.Redis(port=own.port) as plain:
+        plain.hset("a:game", "n", 1)
+        plain.hset("a:other", "n", 1)
+    assert here.drained(feed) == (["a"], False)
+    feed.close()
+
+
 def test_nobody_is_told_of_databases_that_are_swapped_and_the_feed_is_lost(
     follow: Follow, own: Own
 ) -> None:

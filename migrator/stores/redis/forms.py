@@ -70,7 +70,7 @@ class Form(Protocol):
 
     @property
     def prefixes(self) -> Sequence[bytes]:
-        """What all keys of blocks begin with: one of these, none of which begins with another."""
+        """What all keys of blocks begin with: one of these."""
 
     def suffix(self, key: bytes) -> bytes | None:
         """The identifier's bytes in a key; None where the key is no block's."""

@@ -45,6 +45,15 @@ def lost(why: str, where: str) -> FeedLost:
     )  # fmt: skip
 
 
+def _apart(prefixes: Sequence[bytes]) -> list[bytes]:
+    """The prefixes without those that begin with another one, which a server does not take."""
+    found: list[bytes] = []
+    for prefix in sorted(prefixes):
+        if not (found and prefix.startswith(found[-1])):
+            found.append(prefix)
+    return found
+
+
 class Listener(Line):
     """One connection that is told of the keys under some prefixes."""
 
@@ -54,7 +63,7 @@ class Listener(Line):
         self._reader = hiredis.Reader()
         try:
             self.ask("HELLO", "3")
-            named = [each for prefix in prefixes for each in ("PREFIX", prefix)]
+            named = [each for prefix in _apart(prefixes) for each in ("PREFIX", prefix)]
             # What comes from here on is read by a reader of ours: pushes stand between answers.
             self.tell("CLIENT", "TRACKING", "ON", "BCAST", *named)
             until = time.monotonic() + self._patience

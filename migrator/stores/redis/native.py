@@ -161,11 +161,7 @@ class NativeForm(OneKey):
 
     @property
     def prefixes(self) -> Sequence[bytes]:
-        found: list[bytes] = []
-        for before in sorted({part.before for part in self._parts}):
-            if not (found and before.startswith(found[-1])):
-                found.append(before)
-        return found
+        return [part.before for part in self._parts]
 
     def suffix(self, key: bytes) -> bytes | None:
         if any(part.id(key) is not None and self._is_narrower(part) for part in self._others):
