@@ -18,6 +18,7 @@ from migrator.model.move import Layout
 from migrator.ports import Collection, Store
 from migrator.stores.cassandra import entries_exchange
 from migrator.stores.cassandra.entries_exchange import Exchanger
+from migrator.stores.cassandra.entries_read import Reader
 from migrator.stores.cassandra.table_wire import Statement, Wire
 from tests.stores.test_cassandra import HOUR, place, plain, store
 
@@ -154,6 +155,21 @@ def test_what_is_put_again_is_looked_for_once_more(
     stamp = time.time_ns() // 1000 + 400_000
     plain.execute(f"DELETE FROM {made.at.collection} USING TIMESTAMP {stamp} WHERE block = '{key}'")
     assert exchange(made, key, None, Block(key, {"a": 1}))
+    assert entries(made, key) == {"a": 1}
+
+
+def test_what_was_put_and_can_not_be_looked_for_is_not_told_as_not_written(
+    made: Collection, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+
+        def unanswered(*_: object) -> None:
+            raise Transient("the read was not answered")
+
+        patch.setattr(Reader, "there", unanswered)
+        with pytest.raises(Transient) as lost:
+            exchange(made, key, None, Block(key, {"a": 1}))
+    assert lost.value.unknown
     assert entries(made, key) == {"a": 1}
 
 

@@ -95,6 +95,16 @@ class Exchanger:
             self._see(id, before, step, new)
         return True
 
+    def _see(self, id: Value, before: Raw, step: _Step, version: int) -> None:
+        """Raise Transient where what was put is not there."""
+        try:
+            seen = self._seen(id, before, step, version)
+        except Transient as error:
+            error.unknown = True  # it was carried out: only whether it shows is not known
+            raise
+        if not seen:
+            raise Transient(AHEAD[0], where=self._writer.where, hint=AHEAD[1])
+
     def statements(self, before: Raw, step: _Step, version: int) -> list[Statement]:
         """The statements of a change that leaves a version."""
         assert step.put is not None
@@ -102,7 +112,7 @@ class Exchanger:
         change = Change(before.key, step.put, step.gone, step.expires, 0, ttl, before, version)
         return self._form.change(self._table, change)
 
-    def _see(self, id: Value, before: Raw, step: _Step, version: int) -> None:
+    def _seen(self, id: Value, before: Raw, step: _Step, version: int) -> bool:
         """Look for what was put where nothing lay, as a delete by a clock that is ahead may hide
         it; and put it again, later (ADR 0030)."""
         assert step.put is not None
@@ -113,13 +123,13 @@ class Exchanger:
                 found.version not in (None, before.version, version)
                 or (found.version == version and step.put.keys() <= found.fields.keys())
             ):
-                return
+                return True
             if left:
                 time.sleep(pause)
                 pause *= 2
                 again = found or Raw(before.key)
                 self._wire.transact(id, self.statements(again, step, version))
-        raise Transient(AHEAD[0], where=self._writer.where, hint=AHEAD[1])
+        return False
 
     def turn(self, id: Value, before: Raw, old: int | None, new: int) -> bool:
         """Change the version of a block alone."""
