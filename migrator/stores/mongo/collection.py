@@ -138,15 +138,15 @@ class MongoCollection:
 
     def _shard(self) -> str:
         """The name of the shard that answers, where it is no router in front of all; or nothing."""
+        database, name = IDENTITY
         with edge(self._where):
             if self._database.command("hello").get("msg") == "isdbgrid":
                 return ""
-        try:
-            database, name = IDENTITY
-            versions = self._database.client.get_database(database).get_collection(name)
-            found = versions.find_one({"_id": "shardIdentity"})
-        except OperationFailure:
-            return ""  # whoever may not ask is not told
+            try:
+                versions = self._database.client.get_database(database).get_collection(name)
+                found = versions.find_one({"_id": "shardIdentity"})
+            except OperationFailure:
+                return ""  # whoever may not ask is not told
         return str(found.get("shardName", "?")) if found else ""
 
     def count(self) -> int:
