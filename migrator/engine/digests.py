@@ -8,7 +8,7 @@ import msgpack
 
 from migrator.model.block import Block
 from migrator.model.canonical import encode
-from migrator.model.value import Value
+from migrator.model.value import Int64, Value
 
 
 def hash_of(id: Value) -> int:
@@ -28,9 +28,16 @@ def digest(block: Block) -> int:
         flat += (path, block.entries[path])
     try:
         # A fraction of the form's cost; it refuses whatever is not of Python's own types.
-        return _number(b"m" + msgpack.packb(flat, strict_types=True))
+        return _number(b"m" + msgpack.packb(flat, strict_types=True, default=_plain))
     except (TypeError, ValueError, OverflowError, RecursionError):
         return _number(b"c" + encode(flat))
+
+
+def _plain(value: object) -> int:
+    """Beyond 32 bits a number is one of 64 bits, however it is written."""
+    if type(value) is Int64 and not -(2**31) <= value < 2**31:
+        return int(value)
+    raise TypeError
 
 
 def digest_of(form: bytes) -> int:

@@ -185,8 +185,7 @@ def _values(raw: bytes) -> Record:
 
 _OWN = frozenset((str, int, float, bool, type(None), bytes, UUID, dt.datetime))
 _MODEL: dict[type, Callable[[Any], Value]] = {
-    # Beyond 32 bits a number is one of 64 bits anyway.
-    bson.Int64: lambda x: v.Int64(x) if -(2**31) <= x < 2**31 else int(x),
+    bson.Int64: lambda x: v.Int64(x),
     bson.ObjectId: lambda x: v.ObjectId(x.binary),
     bson.Decimal128: lambda x: _decimal(x),
     bson.Binary: lambda x: v.Binary(x.subtype, bytes(x)),
