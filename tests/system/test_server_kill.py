@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -245,6 +246,52 @@ def test_a_server_dies_at_every_named_point(
         monkeypatch.undo()
     assert not hook.left, f"{hook.left} were not reached"
     check_arrived(shop, target, name, expected)
+
+
+class Deaths:
+    """Kills one of two servers now and then, at random, and starts it again, as long as it is
+    asked to; some work gets done in between."""
+
+    def __init__(self, own: Own, seed: int) -> None:
+        self.own, self.chance = own, random.Random(seed)
+        self.count = 0
+        self.stop = threading.Event()
+
+    def __enter__(self) -> Deaths:
+        self.stop.clear()
+        self.thread = ThreadPoolExecutor(1)
+        self.work = self.thread.submit(self._go_on)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self.work.result()
+        self.thread.shutdown()
+
+    def _go_on(self) -> None:
+        while not self.stop.wait(self.chance.uniform(0.0, 1.5)):
+            name = self.chance.choice(["postgresql", "mongodb"])
+            self.own.do("kill", name)
+            self.count += 1
+            self.own.do("up", name)
+
+
+def test_servers_die_at_random_times(tmp_path: Path, own: Own) -> None:
+    """As many runs as it takes until servers have died ten times in them."""
+    deaths = Deaths(own, seed=12)
+    for turn in range(30):
+        source, target = BOTH_WAYS[turn % 2]
+        urls = {place.store: own.url[place.server or ""] for place in (source, target)}
+        shop = Shop(tmp_path / str(turn), urls)
+        name, expected = prepared(shop, source, target)
+        with shop.open() as project:
+            plan = commands.plan(project, "0001")
+            with deaths:
+                commands.apply(project, plan)
+        check_arrived(shop, target, name, expected)
+        if deaths.count >= 10:
+            return
+    raise AssertionError(f"only {deaths.count} deaths in {turn + 1} runs")
 
 
 # ---------------------------------------------------------------- the applying process
