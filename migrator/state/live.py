@@ -59,15 +59,12 @@ class LiveState:
 
     def keep(self, move: int, side: str, position: Position) -> None:
         """Note where a feed stands. Call it only after the mirror holds everything before (R5)."""
-        f = t.feed.c
         values = {
             "position": json.dumps(position.feed),
             "scan": None if position.scan is None else json.dumps(position.scan),
         }
         with self._control.transaction() as c:
-            here = (f.run == self._run, f.move == move, f.side == side)
-            if not c.execute(t.feed.update().where(*here).values(**values)).rowcount:
-                c.execute(t.feed.insert().values(run=self._run, move=move, side=side, **values))
+            t.keep(c, t.feed, {"run": self._run, "move": move, "side": side}, values)
 
     # ------------------------------------------------------------------ the swap of the sides
 

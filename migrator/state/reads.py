@@ -97,19 +97,11 @@ class MirrorReads:
 
     def keep(self, move: int, epoch: int, found: Answered) -> None:
         """Keep all that a process met so far; once more is the same as once."""
-        r = t.mirror_reads.c
-        here = (
-            r.run == self._run, r.move == move, r.epoch == epoch, r.instance == found.instance
-        )  # fmt: skip
+        key = {"run": self._run, "move": move, "epoch": epoch, "instance": found.instance}
         told = {"counts": dict(found.counts), "latency": dict(found.latency)}
         values = {"at": time.time(), "found": json.dumps(told)}
         with self._control.transaction() as c:
-            if not c.execute(t.mirror_reads.update().where(*here).values(**values)).rowcount:
-                c.execute(
-                    t.mirror_reads.insert().values(
-                        run=self._run, move=move, epoch=epoch, instance=found.instance, **values
-                    )
-                )
+            t.keep(c, t.mirror_reads, key, values)
 
     def found(self, epoch: int) -> list[Answered]:
         """What each process met since a swap, all classes, the last that wrote last."""

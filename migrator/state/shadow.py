@@ -59,22 +59,14 @@ class ShadowReads:
 
     def keep(self, move: int, epoch: int, reads: Reads) -> None:
         """Keep all that a process found so far; once more is the same as once."""
-        s = t.shadow.c
-        here = (
-            s.run == self._run, s.move == move, s.epoch == epoch, s.instance == reads.instance
-        )  # fmt: skip
+        key = {"run": self._run, "move": move, "epoch": epoch, "instance": reads.instance}
         found = {
             "counts": dict(reads.counts), "agreed": reads.agreed.text(),
             "latency": dict(reads.latency), "gateway": reads.gateway,
         }  # fmt: skip
         values = {"at": time.time(), "found": json.dumps(found)}
         with self._control.transaction() as c:
-            if not c.execute(t.shadow.update().where(*here).values(**values)).rowcount:
-                c.execute(
-                    t.shadow.insert().values(
-                        run=self._run, move=move, epoch=epoch, instance=reads.instance, **values
-                    )
-                )
+            t.keep(c, t.shadow, key, values)
 
     def found(self, move: int, epoch: int) -> list[Reads]:
         """What each process found of a class since a swap, the last that wrote last."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import sqlalchemy as sa
 
 metadata = sa.MetaData()
@@ -173,3 +175,12 @@ mirror_reads = sa.Table(
     sa.Column("at", sa.Float, nullable=False),
     sa.Column("found", sa.Text, nullable=False),
 )
+
+
+def keep(
+    c: sa.Connection, table: sa.Table, key: Mapping[str, object], values: Mapping[str, object]
+) -> None:
+    """Keep a row under its key: changed where there is one, else made."""
+    here = [table.c[name] == value for name, value in key.items()]
+    if not c.execute(table.update().where(*here).values(**values)).rowcount:
+        c.execute(table.insert().values(**key, **values))
