@@ -12,9 +12,9 @@ from migrator.exchange import is_still, made_of
 from migrator.model.block import Block, Patch
 from migrator.model.value import Value, show
 from migrator.stores.cassandra.entries_form import Cell, Change, Form, Raw, integer
-from migrator.stores.cassandra.entries_read import Reader, expired
+from migrator.stores.cassandra.entries_read import Reader
 from migrator.stores.cassandra.entries_write import Writer, name_of
-from migrator.stores.cassandra.seen import lasts
+from migrator.stores.cassandra.seen import ended, lasts
 from migrator.stores.cassandra.table_wire import Statement, Wire
 from migrator.stores.cassandra.table_write import time_to_live
 from migrator.stores.cassandra.transactions import AHEAD, claim, drawn, settled
@@ -71,14 +71,14 @@ class Exchanger:
             if len(gone) == len(before.fields) and not cells:
                 self._writer.unfit(id, "", "a block has no entry")
             return _Step(cells, gone, before.expires)
-        if change is None or _over(change.expires):
+        if change is None or ended(change.expires):
             return _Step(None)
         cells = self._writer.fitting(change).cells
         return _Step(cells, [x for x in before.fields if x not in cells], change.expires)
 
     def _take(self, id: Value, before: Raw, step: _Step) -> bool:
         """Carry a step out; False where it is to be looked at anew."""
-        there = bool(before.fields) and not expired(before)
+        there = bool(before.fields) and not ended(before.expires)
         block = _Version(self, id, before)
         if there and (before.version is None or before.version >= 0):
             before.version = claim(block, before.version, self._writer.where)
@@ -156,8 +156,3 @@ class _Version:
 
     def turn(self, old: int | None, new: int) -> bool:
         return self.exchanger.turn(self.id, self.before, old, new)
-
-
-def _over(expires: int | None) -> bool:
-    """Whether a deadline is reached, which is a delete (R10)."""
-    return expires is not None and expires <= time.time() * 1000

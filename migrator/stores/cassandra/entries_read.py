@@ -7,7 +7,6 @@ keys share a token. No block is read in two steps, so none is seen half written.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -21,6 +20,7 @@ from migrator.model.value import Value, show
 from migrator.ports import Json, Page
 from migrator.retry import request
 from migrator.stores.cassandra.entries_form import Form, Raw, Unpack, pack_list
+from migrator.stores.cassandra.seen import ended
 from migrator.stores.cassandra.table_wire import Bytes, Row, Statement, Wire
 
 PAGE_BYTES = 8_000_000
@@ -106,7 +106,7 @@ class Reader:
 
     def _add(self, page: Page, raw: Raw) -> None:
         page.bytes += raw.size
-        if expired(raw):
+        if ended(raw.expires):
             return
         try:
             page.blocks.append(self._decoder.block(raw))
@@ -201,7 +201,7 @@ class Reader:
 
     def block(self, raw: Raw | None) -> Block | None:
         """The block of what lies under a key; None where there is none."""
-        if raw is None or expired(raw):
+        if raw is None or ended(raw.expires):
             return None
         try:
             return self._decoder.block(raw)
@@ -236,11 +236,6 @@ def key_of(id: Value) -> bytes:
     """A block key as its column holds it. Raises one of ``codec.UNFIT``."""
     # Cassandra takes no empty key.
     return (codec.to_text(id) if id != "" else f'{codec.MARK}""').encode()
-
-
-def expired(raw: Raw) -> bool:
-    """Whether the deadline has passed; the server sweeps up to a second later."""
-    return raw.expires is not None and raw.expires <= time.time() * 1000
 
 
 def _key(position: Json) -> bytes | None:

@@ -19,8 +19,8 @@ from migrator.model.block import name as block_name
 from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.stores.cassandra.entries_form import Cell, Change, Form, Raw, number
-from migrator.stores.cassandra.entries_read import Reader, expired, key_of
-from migrator.stores.cassandra.seen import Pristine, lasts, until_seen
+from migrator.stores.cassandra.entries_read import Reader, key_of
+from migrator.stores.cassandra.seen import Pristine, ended, lasts, until_seen
 from migrator.stores.cassandra.table import Node
 from migrator.stores.cassandra.table_rows import AFTER_2038, EXPIRES, MAX_TTL
 from migrator.stores.cassandra.table_wire import Statement, Unit, Wire
@@ -166,7 +166,7 @@ class Writer:
 
     def _whole(self, each: Encoded, before: Raw) -> list[Statement]:
         expires = each.block.expires
-        if expires is not None and expires <= time.time() * 1000:
+        if ended(expires):
             return [self._deletion(before)]  # a deadline already reached is a delete (R10)
         gone = [name for name in before.fields if name not in each.cells]
         return self._change(before, each.cells, gone, expires)
@@ -207,7 +207,7 @@ class Writer:
             key, cells = self.key(patch.id), self.cells(patch.id, patch.set)
             names = set(map(name_of, patch.unset))
             (before,) = self._reader.there([key])
-            if before is None or not before.fields or expired(before):
+            if before is None or not before.fields or ended(before.expires):
                 raise Terminal(
                     f"there is no block {block_name(self._cls, patch.id)}",
                     where=self.where,

@@ -29,6 +29,11 @@ class Pristine:
 _FIRST, _LAST = 1_000, 86_400_000_000
 
 
+def ended(expires: int | None) -> bool:
+    """Whether a deadline has passed; the server sweeps up to a second later."""
+    return expires is not None and expires <= time.time() * 1000
+
+
 def lasts(expires: int | None) -> bool:
     """Whether a block is there when it is looked for: one that ends soon may have ended."""
     return expires is None or expires > (time.time() + _SOON) * 1000

@@ -23,7 +23,7 @@ from migrator.model.value import Value, show
 from migrator.stores.cassandra.columns_nested import quoted
 from migrator.stores.cassandra.locator import Locator
 from migrator.stores.cassandra.projections import Projected, delete, insert
-from migrator.stores.cassandra.seen import Pristine, lasts, until_seen
+from migrator.stores.cassandra.seen import Pristine, ended, lasts, until_seen
 from migrator.stores.cassandra.table_read import TableReader, all_columns
 from migrator.stores.cassandra.table_rows import Damaged, Row, Rows, numbers
 from migrator.stores.cassandra.table_shape import Column, Shape
@@ -103,7 +103,7 @@ class TableWriter:
         gone: list[tuple[Value, Old]] = []
         new: list[tuple[Row, Old]] = []
         for row, old in pairs:
-            if row.expires is not None and row.expires <= time.time() * 1000:
+            if ended(row.expires):
                 gone.append((row.id, old))  # a deadline already reached is a delete (R10)
                 continue
             writes.append(self._putting(row, old))
