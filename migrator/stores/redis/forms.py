@@ -227,11 +227,7 @@ class OneKey:
         self._send([(key, [("UNLINK", key)]) for key in keys])
 
     def _send(self, changes: Iterable[tuple[bytes, list[Command]]]) -> None:
-        units = [Unit(key, commands) for key, commands in changes]
-        for unit, replies in zip(units, self._wire.run(units, writing=True), strict=True):
-            for reply in replies:
-                if isinstance(reply, Exception):
-                    raise self._wire.refusal(reply, name=self._name(unit.key))
+        self._wire.obeyed([Unit(key, commands) for key, commands in changes])
 
     def patch(self, patch: Patch) -> None:
         key = self.key(patch.id)

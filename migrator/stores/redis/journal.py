@@ -162,10 +162,7 @@ class RedisJournal:
     def _marked(self, name: str, *between: Command) -> list[Any]:
         """Set the marker, and remove it again; the answers."""
         commands: list[Command] = [("SET", self.marker, name), *between, ("UNLINK", self.marker)]
-        (replies,) = self.wire.run([Unit(self.marker, commands)], writing=True)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise self.wire.refusal(reply, name=self.marker.decode())
+        (replies,) = self.wire.obeyed([Unit(self.marker, commands)])
         return list(replies)
 
     # ------------------------------------------------------------ reading

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import hiredis
 from redis import exceptions as e
@@ -19,15 +19,13 @@ from migrator.errors import FeedLost, MigratorError, Transient
 from migrator.stores.redis import edge
 from migrator.stores.redis.line import Line
 from migrator.stores.redis.settings import Address
+from migrator.stores.redis.stream import ANY, Item, Touched
 from migrator.stores.redis.wire import Wire
 
 # Keys that wait: beyond, comparing both sides costs less than what the servers would hold for us.
 MOST_WAITING = 500_000
 _ASK_EVERY = 1.0
 _SILENCE = 60.0
-# The key of a block; or the name of a marker, the empty one for "any key may have been written".
-Item: TypeAlias = bytes | str
-ANY = ""
 
 
 class Taken(NamedTuple):
@@ -97,7 +95,7 @@ class Listening:
         self,
         wire: Wire,
         prefixes: Sequence[bytes],
-        touched: Callable[[bytes], Iterable[tuple[bytes, bool]]],
+        touched: Touched,
         marker: bytes,
     ) -> None:
         self.name = uuid.uuid4().hex
@@ -193,10 +191,10 @@ class Listening:
     def _written(self, listener: Listener, keys: list[bytes] | None, now: float) -> None:
         """Keys were written; None for all of them (FLUSHDB)."""
         with self._condition:
-            for key in (b"",) if keys is None else keys:
-                if keys is None:
-                    self._waiting.setdefault(ANY, now)
-                elif key.startswith(self._marker):
+            if keys is None:
+                self._waiting.setdefault(ANY, now)
+            for key in keys or ():
+                if key.startswith(self._marker):
                     # Keys that were written together are told by prefix, in no order: what was
                     # written before the marker has come once this is answered.
                     listener.tell("PING", key.partition(b"}")[2])

@@ -17,7 +17,8 @@ from migrator.model.value import Value
 from migrator.ports import Json
 from migrator.stores.redis import findings
 from migrator.stores.redis.journal import Lies
-from migrator.stores.redis.listening import ANY, Listener, Listening, lost
+from migrator.stores.redis.listening import Listener, Listening, lost
+from migrator.stores.redis.stream import ANY
 from migrator.stores.redis.wire import SLOTS, Command, Unit, Wire
 
 _AT_ONCE = 2_000
@@ -78,10 +79,7 @@ class TrackingJournal:
         for key in self._markers(name):
             commands: list[Command] = [("SET", key, ""), ("UNLINK", key)]
             units.append(Unit(key, commands))
-        for replies in self.wire.run(units, writing=True):
-            for reply in replies:
-                if isinstance(reply, Exception):
-                    raise self.wire.refusal(reply, name=self._marker.decode())
+        self.wire.obeyed(units)
 
     def _markers(self, name: str) -> Iterable[bytes]:
         """A key on each master, which tells the marker's name."""

@@ -203,6 +203,15 @@ class Wire:
         request(send)
         return answers
 
+    def obeyed(self, units: Sequence[Unit]) -> list[list[Reply]]:
+        """Write units, as ``run`` does. Raises for a refusal, which is told by the unit's key."""
+        answers = self.run(units, writing=True)
+        for unit, replies in zip(units, answers, strict=True):
+            for reply in replies:
+                if isinstance(reply, Exception):
+                    raise self.refusal(reply, name=names.shown(unit.key))
+        return answers
+
     def _run_at(self, address: Address, units: Sequence[Unit], writing: bool) -> list[list[Reply]]:
         """Carry out units whose keys lie on one server, in one request."""
         batches = self._batches(units)
