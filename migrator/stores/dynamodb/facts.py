@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from migrator.model.value import Kind, Value, kind_of
 from migrator.ports import Capabilities, Cost, Held, How, LayoutFacts, Limits
 from migrator.stores.dynamodb import codec, keys, sizes
@@ -33,6 +35,13 @@ _ITEM_LIMITS = Limits(
     batch_blocks=sizes.BATCH_WRITES,
     batch_bytes=16 * 1024 * 1024,
 )
+_GATHERED_LIMITS = Limits(
+    entry_bytes=sizes.ITEM_BYTES,
+    name_bytes=sizes.RANGE_BYTES // 4,
+    nesting=sizes.NESTING,
+    batch_blocks=100,
+    batch_bytes=16 * 1024 * 1024,
+)
 LAYOUTS = {
     ITEM: LayoutFacts(
         effective=True,
@@ -62,13 +71,7 @@ LAYOUTS = {
             "append": Cost(3, "the entry and the side attribute of the head"),
             "delete": Cost(4, "the keys"),
         },
-        limits=Limits(
-            entry_bytes=sizes.ITEM_BYTES,
-            name_bytes=sizes.RANGE_BYTES // 4,
-            nesting=sizes.NESTING,
-            batch_blocks=100,
-            batch_bytes=16 * 1024 * 1024,
-        ),
+        limits=_GATHERED_LIMITS,
     ),
     SPLIT: LayoutFacts(
         effective=False,
@@ -82,13 +85,7 @@ LAYOUTS = {
             "append": Cost(2, "the entry; of a large block as in item-collection"),
             "delete": Cost(2, "the key in both tables"),
         },
-        limits=Limits(
-            entry_bytes=sizes.ITEM_BYTES,
-            name_bytes=sizes.RANGE_BYTES // 4,
-            nesting=sizes.NESTING,
-            batch_blocks=sizes.BATCH_WRITES,
-            batch_bytes=16 * 1024 * 1024,
-        ),
+        limits=replace(_GATHERED_LIMITS, batch_blocks=sizes.BATCH_WRITES),
     ),
 }
 CAPABILITIES = Capabilities(
