@@ -13,7 +13,7 @@ from migrator.model.value import Int64, Value
 
 def hash_of(id: Value) -> int:
     """A number for a key."""
-    return _number(encode(id))
+    return digest_of(encode(id))
 
 
 def digest(block: Block) -> int:
@@ -28,9 +28,9 @@ def digest(block: Block) -> int:
         flat += (path, block.entries[path])
     try:
         # A fraction of the form's cost; it refuses whatever is not of Python's own types.
-        return _number(b"m" + msgpack.packb(flat, strict_types=True, default=_plain))
+        return digest_of(b"m" + msgpack.packb(flat, strict_types=True, default=_plain))
     except (TypeError, ValueError, OverflowError, RecursionError):
-        return _number(b"c" + encode(flat))
+        return digest_of(b"c" + encode(flat))
 
 
 def _plain(value: object) -> int:
@@ -41,9 +41,5 @@ def _plain(value: object) -> int:
 
 
 def digest_of(form: bytes) -> int:
-    """A number for a block as its store holds it."""
-    return _number(form)
-
-
-def _number(data: bytes) -> int:
-    return int.from_bytes(blake2b(data, digest_size=16).digest(), "big")
+    """A number for bytes, such as a block as its store holds it."""
+    return int.from_bytes(blake2b(form, digest_size=16).digest(), "big")
