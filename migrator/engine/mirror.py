@@ -24,6 +24,8 @@ from migrator.engine.guard import Bounds, Guard
 from migrator.engine.held import Held
 from migrator.engine.holders import Holders
 from migrator.engine.lane import Lane
+from migrator.engine.occupied import WORK as CLEARED
+from migrator.engine.occupied import clear
 from migrator.engine.points import reached
 from migrator.engine.reconcile import Done
 from migrator.engine.run import record_verified, refuse_filled, refuse_unequal
@@ -310,8 +312,11 @@ class Mirror:
             return
         found = self._next_page()
         if found is None:
+            if any(clear(self.scene, lane) for lane in self.lanes):
+                return
             for lane in self.lanes:
-                copied = _counts(self._tasks(lane.route))
+                cleared = self.scene.control.tasks(self.run.id, lane.route.number, CLEARED)
+                copied = _counts([*self._tasks(lane.route), *cleared])
                 self.scene.control.record(self.run.id, "copied", cls=lane.route.cls, **copied)
                 self.scene.retry(lane.route.target.settle)
             if self._copying is not None:

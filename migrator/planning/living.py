@@ -8,7 +8,7 @@ import msgspec
 
 from migrator.errors import Terminal
 from migrator.journal import Bracketed, Fenced, Followed, Journal
-from migrator.model.plan import Finding, Plan, Severity
+from migrator.model.plan import Finding, MovePlan, Plan, Severity
 from migrator.planning.file import sealed
 from migrator.ports import Collection
 from migrator.route import Route
@@ -37,8 +37,8 @@ def _findings(route: Route, made: Plan) -> Iterator[Finding]:
         yield from (tell(*told) for told in _keys_change(route))
     if route.move.archive is not None:
         yield tell("error", "E132", "a move with an archive is carried out at rest")
-    if not made.moves[route.number].fresh:
-        yield tell("error", "E133", f"{route.move.target} holds blocks: a live move starts empty")
+    if not (planned := made.moves[route.number]).fresh:
+        yield _occupied(route, planned)
     for side in (route.source, route.target):
         journal = _journal(side)
         if journal is None:
@@ -51,6 +51,19 @@ def _findings(route: Route, made: Plan) -> Iterator[Finding]:
                 "note", "N134",
                 f"{side.at}: its store can't deny writes: a swap away needs --hook or --gateways",
             )  # fmt: skip
+
+
+def _occupied(route: Route, planned: MovePlan) -> Finding:
+    """What becomes of the blocks that lie in the target. Nobody knows whose they are, nor what the
+    source holds when the move begins: so a person has to agree, also where all are equal now."""
+    about = "" if planned.exact else "about "
+    return Finding(
+        severity="accept", code="A133", cls=route.cls, count=planned.change,
+        text=f"{route.move.target} holds blocks already ({about}{planned.leave:,} equal, "
+        f"{planned.change:,} that differ, {planned.delete:,} that {route.source_at} lacks): when "
+        "the move begins it is made equal, whatever they hold then",
+        keys=[sample.key for sample in planned.samples if sample.change == "change"],
+    )  # fmt: skip
 
 
 def _keys_change(route: Route) -> Iterator[tuple[Severity, str, str]]:
