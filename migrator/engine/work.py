@@ -110,8 +110,14 @@ def carry_out(
     failed = threading.Event()
 
     def guarded(task: Task) -> None:
-        if not failed.is_set():
+        if failed.is_set():
+            return
+        try:
             do(task)
+        except BaseException:
+            # Here and now: this thread would begin the next one before anybody looks.
+            failed.set()
+            raise
 
     with (
         _few_collections(),
