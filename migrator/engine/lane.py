@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -332,14 +332,20 @@ class Lane:
     def _undo(self, primary: str, found: list[Foreign]) -> None:
         self.reconciler.untouched(primary, [each.key for each in found], OTHER[primary])
 
-    def drained(self, primary: str) -> None:
+    def drained(self, primary: str, check: Callable[[], None]) -> None:
         """All that was written to the primary has been acted on, and nobody writes: no touch will
-        explain what is suspected still."""
+        explain what is suspected still. ``check`` raises where somebody may write again."""
         if self.scanning:
             return
+        check()
         self._tell(primary, list(self._suspects.values()))
         self._suspects.clear()
-        self._tell(primary, self._look(primary))
+        strange = dict(self._strange)
+        found = self._look(primary)
+        self._strange.update(strange)  # where the next line raises they are looked at again
+        check()
+        self._strange.clear()
+        self._tell(primary, found)
         self._acknowledge_overheard(OTHER[primary])
 
     def pass_over(self, side: str, seconds: float) -> None:

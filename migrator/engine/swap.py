@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,7 +26,7 @@ from migrator.engine.proof import prove
 from migrator.errors import MigratorError, Refused, Transient, Waiting
 from migrator.journal import OTHER, Bracketed, Numbering
 from migrator.model.phase import Phase
-from migrator.state import ShadowReads, add_up
+from migrator.state import Run, ShadowReads, add_up
 
 if TYPE_CHECKING:
     from migrator.engine.mirror import Mirror
@@ -31,6 +35,8 @@ log = structlog.get_logger("migrator.swap")
 
 BOUND = 5.0
 LAG = 0.5
+# After so much of the bound an attempt is undone: what is left is for the undoing.
+_ENOUGH = 0.9
 
 
 class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,17 +92,19 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
         marks = _fence(mirror, old, terms, began)
         steps["fence"] = time.monotonic() - began
         reached("swap.fenced")
-        _drain(mirror, old, marks, began + terms.bound)
-        _refuse_unlike(mirror, to, terms)
-        for lane in mirror.lanes:
-            side = lane.side(to)
-            if isinstance(side, Numbering):
-                mirror.scene.retry(side.number_on)
-        steps["drain"] = time.monotonic() - began
-        reached("swap.drained")
-        if terms.dry_run:
-            raise _Rehearsed
-        mirror.reach(phase, primary=to, fence="flipped")
+        with _in_time(mirror, old, terms, began + _ENOUGH * terms.bound) as check:
+            _drain(mirror, old, marks, check)
+            _refuse_unlike(mirror, to, terms)
+            for lane in mirror.lanes:
+                side = lane.side(to)
+                if isinstance(side, Numbering):
+                    mirror.scene.retry(side.number_on)
+            steps["drain"] = time.monotonic() - began
+            reached("swap.drained")
+            if terms.dry_run:
+                raise _Rehearsed
+            check()
+            mirror.reach(phase, primary=to, fence="flipped")
     except _Rehearsed:
         _undo(mirror, old, terms)
         return _took(to, began, steps, rehearsed=True)
@@ -272,49 +280,96 @@ def _denied(mirror: Mirror, side: str) -> bool:
     return all(lane.fence(side) is not None for lane in mirror.lanes)
 
 
-def _drain(mirror: Mirror, old: str, marks: list[tuple[Lane, str]], until: float) -> None:
-    """Act on every touch before the markers."""
+def _drain(
+    mirror: Mirror, old: str, marks: list[tuple[Lane, str]], check: Callable[[], None]
+) -> None:
+    """Act on every touch before the markers. ``check`` raises where that takes too long."""
     for lane, mark in marks:
         while not lane.has_mark(old, mark):
             mirror.scene.check()
-            if time.monotonic() > until:
-                raise Waiting("the feed did not show the marker in time: undone")
+            check()
             lane.turn(old, 0.05)
-        lane.drained(old)
+        lane.drained(old, check)
+
+
+@contextmanager
+def _in_time(
+    mirror: Mirror, old: str, terms: SwapTerms, until: float
+) -> Iterator[Callable[[], None]]:
+    """What is done here ends with Waiting where it takes too long.
+
+    A turn waits for a store for as long as that does not answer, which the writers must not. So
+    another thread undoes the attempt meanwhile: where the flip is sent at that very moment, the
+    control row knows which of the two came first (R13).
+    """
+    ends, undone = threading.Event(), threading.Event()
+    run = mirror.run
+
+    def watch() -> None:
+        if ends.wait(max(0.0, until - time.monotonic())):
+            return
+        log.warning("undone while the mirror waits for a store", run=run.id)
+        try:
+            if _undone(mirror, run, old, terms).fence != "flipped":
+                undone.set()
+        except MigratorError as error:  # the owner carries it on
+            log.error("not undone yet", where=error.where, error=error.what)
+
+    def check() -> None:
+        if time.monotonic() > until:
+            raise _too_long(terms)
+
+    watches = threading.Thread(target=copy_context().run, args=[watch], name="bound", daemon=True)
+    if mirror.guard is not None:  # a process, in which more than the owner's thread is at work
+        watches.start()
+    try:
+        yield check
+    finally:
+        ends.set()
+        if watches.ident is not None:
+            watches.join()
+        if undone.is_set():
+            raise _too_long(terms)
 
 
 def _too_long(terms: SwapTerms) -> Waiting:
     return Waiting(
         f"writes would have been stopped for more than {terms.bound:g} s: undone",
-        hint="end long transactions and try again, or allow more: --bound SECONDS",
+        hint="see that both stores answer and end long transactions; try again, or allow more: "
+        "--bound SECONDS",
     )
 
 
 def _undo(mirror: Mirror, old: str, terms: SwapTerms) -> bool:
-    """Let writes go on where they were; False where the attempt turns out to be flipped.
+    """Let writes go on where they were; False where the attempt turns out to be flipped."""
+    mirror.scene.run = _undone(mirror, mirror.run, old, terms)
+    return mirror.run.fence != "flipped"
+
+
+def _undone(mirror: Mirror, run: Run, old: str, terms: SwapTerms) -> Run:
+    """The run once its attempt is undone, or as it is where that turns out to be flipped.
 
     It is taken back in the control row first: after that no flip that is still on its way can
     be carried out, and only then is the fence lowered.
     """
-    if mirror.run.fence == "raised":
+    retry = mirror.scene.retry
+    if run.fence == "raised":
         try:
-            mirror.scene.run = mirror.scene.retry(mirror.live.undoing, mirror.run)
+            run = retry(mirror.live.undoing, run)
         except Refused:
-            mirror.scene.run = mirror.scene.retry(mirror.scene.control.run, mirror.run.id)
-            if mirror.run.fence == "flipped":
-                return False
-            if mirror.run.fence != "undoing":
+            run = retry(mirror.scene.control.run, run.id)
+            if run.fence == "flipped":
+                return run
+            if run.fence != "undoing":
                 raise
-    if mirror.run.fence == "undoing":
+    if run.fence == "undoing":
         for lane in mirror.lanes:
             fence = lane.fence(old)
             if fence is not None:
-                mirror.scene.retry(fence.lower)
+                retry(fence.lower)
         if terms.hook:
             _call(mirror, terms, "undo", 60.0)
-    if mirror.run.fence:
-        mirror.scene.run = mirror.live.release(mirror.run)
-    return True
+    return mirror.live.release(run) if run.fence else run
 
 
 # ---------------------------------------------------------------------- after the flip

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from migrator.engine import mirror
+from migrator.engine import mirror, swap
 from migrator.engine.held import Held, _Mark
 from migrator.engine.lane import Lane
 from migrator.engine.work import Scene
@@ -416,3 +416,22 @@ def test_a_foreign_write_during_a_swap_leaves_no_difference_untold(
     schedule.settle()
     assert schedule.world.held("source") == schedule.world.held("target")
     assert schedule.strangers() == ["Game:0"] or not schedule.world.lacks("target")
+
+
+def test_a_swap_whose_last_turn_takes_too_long_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The marker is in the feed by the end of that turn; the writers have waited too long."""
+    schedule = level(monkeypatch)
+    world = schedule.world
+
+    def hangs() -> None:
+        world.put("0")
+        world.script["write"] = lambda: world.wait(swap.BOUND)
+
+    world.script["swap.raised"] = hangs
+
+    assert not schedule.ask(Phase.CUT_OVER)
+    assert "for more than 5 s: undone" in schedule.why
+    assert world.run() == ("source", "")
+
+    ends_equal(schedule)
+    reach(schedule, Phase.CUT_OVER)

@@ -29,11 +29,12 @@ from migrator.model.move import At, Layout
 from migrator.model.rules import representation
 from migrator.model.value import Kind, Value
 from migrator.ports import Json, StoreSettings
-from migrator.stores.mongo import facts, open_store, wire
+from migrator.stores.mongo import facts, open_store, wire, writing
 from migrator.stores.mongo.collection import MongoCollection
 from migrator.stores.mongo.edge import by_code
 from migrator.stores.mongo.paging import Pager
 from migrator.stores.mongo.store import MongoStore
+from migrator.stores.mongo.writing import Writer
 
 DATABASE = f"migrator_test_mongo_{os.getpid()}"
 EXAMPLES = Path(__file__).parents[3] / "shared" / "data" / "noam-examples.json"
@@ -394,6 +395,27 @@ def test_a_batch_that_is_partly_there_is_written_whole(store: MongoStore) -> Non
     assert len(found) == 35
     assert all(found[i] == 3 for i in range(15, 35))
     assert found[7] == 3
+
+
+def test_new_documents_are_inserted_also_after_others_were_replaced(
+    store: MongoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upsert costs a server several times what an insert does."""
+    games = at(store, "mostly_new")
+    for n in range(2):
+        games.write([whole("k", n=n)])
+    replaced: list[int] = []
+    replace = Writer._replace
+
+    def counted(self: Writer, batch: list[Any]) -> int:
+        replaced.append(len(batch))
+        return replace(self, batch)
+
+    monkeypatch.setattr(Writer, "_replace", counted)
+    monkeypatch.setattr(writing, "_AT_ONCE", 10)
+    games.write([whole(n, n=n) for n in range(35)])
+    assert replaced == [10]
+    assert games.count() == 36
 
 
 def test_the_last_of_one_key_in_a_batch_stands(store: MongoStore) -> None:

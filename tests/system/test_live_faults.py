@@ -21,6 +21,7 @@ from sqlalchemy.engine import make_url
 
 from migrator import commands, tables
 from migrator.commands import SwapTerms, Terms
+from migrator.engine import points
 from migrator.errors import Failed, MigratorError, Refused, Waiting
 from migrator.gateway import Gateway
 from migrator.gateway import Terms as GatewayTerms
@@ -177,6 +178,37 @@ def test_a_block_that_can_not_be_read_is_set_aside_and_the_others_go_on(shop: Sh
         with mirroring(shop):  # what the new side holds counts from here on
             until(lambda: None if commands.quarantine(project, "0001") else True)
             _assert_equal(project)
+
+
+def test_writers_go_on_where_they_were_while_the_mirror_waits_for_a_store(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drain's last turn does not come back within the bound: another thread undoes it."""
+    waited: list[bool] = []
+
+    def hook(point: str) -> None:
+        if point == "swap.raised":
+            _put(project, "late", 1)
+        elif point == "mirror.write" and project.control.run("0001").fence:
+            until(lambda: project.control.run("0001").fence == "" or None)
+            with sqlite3.connect(shop.root / "old.db", timeout=LONG) as plain:
+                (found,) = plain.execute("SELECT id FROM collections WHERE name = 'games'")
+                touch = f"UPDATE entries_{found[0]} SET value = value WHERE block = '7'"
+                waited.append(plain.execute(touch).rowcount > 0)
+
+    with shop.open() as project:
+        _apply(project, Phase.SHADOW_READ)
+        monkeypatch.setattr(points, "hook", hook)
+        while not waited:  # a busy machine may take longer to raise the fence
+            with pytest.raises(MigratorError) as undone:
+                commands.cutover(project, "0001", swap=SwapTerms(bound=1, lag=20))
+        assert "for more than 1 s: undone" in undone.value.what
+        run = project.control.run("0001")
+        assert (waited, run.phase, run.primary, run.fence) == (
+            [True], Phase.SHADOW_READ, "source", "",
+        )  # fmt: skip
+        monkeypatch.setattr(points, "hook", None)
+        assert commands.cutover(project, "0001", swap=TERMS.swap).primary == "target"
 
 
 def _damage(shop: Shop, file: str, key: str) -> None:

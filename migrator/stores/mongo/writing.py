@@ -17,12 +17,15 @@ from migrator.stores.mongo.keys import Key
 from migrator.stores.mongo.paging import Pager, Raw, selector
 from migrator.stores.mongo.stored import Shape, Stored
 
+# Documents in one request: after so many it is asked anew what to begin with.
+_AT_ONCE = 500
+
 
 class Writer:
     """Puts documents so that the same batch twice does what it does once.
 
     New documents are inserted, which costs a server far less than an upsert; those whose key
-    is taken are replaced. Where most are taken the next batch begins with the replacing.
+    is taken are replaced. Where most are taken the next request begins with the replacing.
     """
 
     def __init__(self, collection: Raw, shape: Shape, pager: Pager, where: str) -> None:
@@ -37,8 +40,11 @@ class Writer:
         encoded = [(self._shape.encode(block), block.id) for block in blocks]
         by_key = {(stored.type, stored.id): (stored, id_) for stored, id_ in encoded}
         batch = list(by_key.values())
-        if not batch:
-            return 0
+        for start in range(0, len(batch), _AT_ONCE):
+            self._put(batch[start : start + _AT_ONCE])
+        return sum(len(stored.raw) for stored, _ in batch)
+
+    def _put(self, batch: list[tuple[Stored, Value]]) -> None:
         if self._insert_first:
             taken = self._insert(batch)
             self._insert_first = len(taken) * 2 <= len(batch)
@@ -46,7 +52,6 @@ class Writer:
                 self._replace(taken)
         else:
             self._insert_first = self._replace(batch) * 2 > len(batch)
-        return sum(len(stored.raw) for stored, _ in batch)
 
     def insert(self, block: Block) -> bool:
         """Insert one document; False where its key is taken."""
