@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +16,8 @@ pytest.register_assert_rewrite("migrator.testing.contract")
 
 import migrator.testing.matrix  # noqa: E402
 import tests.system.matrix  # noqa: E402
+import tests.unsteady  # noqa: E402
+from tests import revival  # noqa: E402
 
 SERVERS = {
     "postgresql": "postgresql://migrator:migrator@127.0.0.1:15432/postgres",
@@ -39,7 +39,6 @@ _ABSENT = re.compile(r"no (\w+) at [^ ]+ \(start it: ")
 
 # Of these nothing hangs on time, servers or other processes: what fails once is wrong.
 _CERTAIN = ("unit", "protocol", "test_house.py")
-_MOST_UNSTEADY = 3
 
 # What the tests left on servers that everybody shares is removed by these.
 at_the_end: list[Callable[[], object]] = []
@@ -47,18 +46,35 @@ _sessions: list[None] = []
 
 
 def server_url(name: str) -> str:
-    """The URL of a test server; skips (or fails, where servers are required) without it."""
+    """The URL of a test server; skips (or fails, where servers are required) without it.
+
+    One that died since the tests began is started again first, and that is told at the end.
+    """
     url = os.environ.get(f"MIGRATOR_TEST_{name.upper()}", SERVERS[name])
-    parts = urlsplit(url)
+    watch = revival.current()
+    if revival.answers(url) or (watch and watch.revive(name, url)):
+        return url
+    host, port = revival.place(url)
+    message = f"no {name} at {host}:{port} (start it: scripts/services up {name})"
+    if trouble := watch and watch.trouble(name):
+        message += f"; it died, and did not come up again: {trouble}"
+    if os.environ.get("MIGRATOR_REQUIRE_SERVICES"):
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message)
+
+
+def tidy(name: str, remove: Callable[[], object]) -> None:
+    """Remove what tests left on a server; where it dies meanwhile, that is no test's failure."""
+    watch = revival.current()
+    before = len(watch.deaths()) if watch else 0
     try:
-        socket.create_connection((parts.hostname or "", parts.port or 0), timeout=60).close()
-    except OSError:
-        place = f"{parts.hostname}:{parts.port}"
-        message = f"no {name} at {place} (start it: scripts/services up {name})"
-        if os.environ.get("MIGRATOR_REQUIRE_SERVICES"):
-            pytest.fail(message, pytrace=False)
-        pytest.skip(message)
-    return url
+        remove()
+    except Exception:
+        server_url(name)
+        if watch is None or len(watch.deaths()) == before:
+            raise
+        with suppress(Exception):  # it may have gone before the server did
+            remove()
 
 
 @pytest.fixture(scope="session")
@@ -128,6 +144,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Here and not beside the contract tests: the process that prints collects no tests itself
     # where others run them.
     config.pluginmanager.register(migrator.testing.matrix, "promises")
+    config.pluginmanager.register(tests.unsteady, "unsteady")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -137,11 +154,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("pairs: source x target")
         for line in pairs:
             terminalreporter.write_line(line)
-    for report in _unsteady(terminalreporter):
-        terminalreporter.section(f"unsteady, to be looked into: {report.nodeid}")
-        terminalreporter.write_line(report.longreprtext)
-    if len(_unsteady(terminalreporter)) > _MOST_UNSTEADY:
-        terminalreporter.write_line(f"more than {_MOST_UNSTEADY} unsteady tests: the run failed")
     texts = [str(each.longrepr) for each in reports if getattr(each, "longrepr", None)]
     for name in sorted({found[1] for found in map(_ABSENT.search, texts) if found}):
         terminalreporter.write_line(f"not exercised, server absent: {name}")
@@ -151,17 +163,8 @@ def pytest_sessionstart() -> None:
     _sessions.append(None)
 
 
-def _unsteady(terminalreporter: pytest.TerminalReporter) -> list[pytest.TestReport]:
-    """The failures of tests that were tried again."""
-    return terminalreporter.stats.get("rerun", [])
-
-
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+def pytest_sessionfinish() -> None:
     _sessions.pop()
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if exitstatus == 0 and reporter and len(_unsteady(reporter)) > _MOST_UNSTEADY:
-        # Once in a thousand a busy machine may be to blame; more often it is not.
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
     # A test of the contract suite runs pytest within pytest, whose end is not ours.
     while at_the_end and not _sessions:
         with suppress(Exception):

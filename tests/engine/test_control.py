@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from migrator import commands, write_ahead
 from migrator.errors import MigratorError, Refused, Waiting
 from migrator.state import control, tables
+from tests.conftest import tidy
 from tests.engine.games import contents, fill, game, make_project, source, target
 from tests.engine.test_review import put, spoil
 
@@ -38,8 +39,12 @@ def on_postgresql(tmp_path: Path, postgresql_url: str) -> Iterator[Path]:
     mine = url.set(drivername="postgresql", database=name).render_as_string(hide_password=False)
     config.write_text(f'[env.test]\ncontrol = "{mine}"\n' + config.read_text())
     yield config
-    with server.connect() as c:
-        c.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+    def drop() -> None:
+        with server.connect() as c:
+            c.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+    tidy("postgresql", drop)
     server.dispose()
 
 

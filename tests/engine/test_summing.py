@@ -6,6 +6,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from migrator.errors import Mismatch
 from migrator.model.phase import Phase
 from migrator.model.value import Record, Value
 from migrator.stores.mongo import codec
+from tests.conftest import tidy
 from tests.engine.games import fill, make_project, source
 
 Plain = Collection[dict[str, Any]]
@@ -50,7 +52,7 @@ def project(tmp_path: Path, mongodb_url: str, layout: str) -> Iterator[commands.
         fill(source(project), ((str(n), game(n)) for n in range(COUNT)))
         yield project
     with pymongo.MongoClient[dict[str, Any]](mongodb_url) as client:
-        client.drop_database(database)
+        tidy("mongodb", partial(client.drop_database, database))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ from pymysql.constants import CLIENT
 
 from migrator.ports import StoreSettings
 from migrator.stores.sql.store import SqlStore
-from tests.conftest import server_url
+from tests.conftest import server_url, tidy
 
 DATA = Path(os.environ.get("MIGRATOR_SHARED", Path(__file__).parents[3] / "shared")) / "data"
 
@@ -94,9 +95,9 @@ class Base:
         for store in self._stores.values():
             store.close()
         if self.dialect == "postgresql":
-            self._admin(f"DROP DATABASE {self.name} WITH (FORCE)")
+            tidy("postgresql", partial(self._admin, f"DROP DATABASE {self.name} WITH (FORCE)"))
         elif self.dialect == "mysql":
-            self._admin(f"DROP DATABASE {self.name}")
+            tidy("mariadb", partial(self._admin, f"DROP DATABASE {self.name}"))
 
 
 Make = Callable[[str], Base]

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -35,6 +36,7 @@ from migrator.stores.mongo.edge import by_code
 from migrator.stores.mongo.paging import Pager
 from migrator.stores.mongo.store import MongoStore
 from migrator.stores.mongo.writing import Writer
+from tests.conftest import tidy
 
 DATABASE = f"migrator_test_mongo_{os.getpid()}"
 EXAMPLES = Path(__file__).parents[3] / "shared" / "data" / "noam-examples.json"
@@ -49,7 +51,7 @@ def plain(mongodb_url: str) -> Iterator[Database[dict[str, Any]]]:
     )
     client.drop_database(DATABASE)
     yield client[DATABASE]
-    client.drop_database(DATABASE)
+    tidy("mongodb", partial(client.drop_database, DATABASE))
     client.close()
 
 

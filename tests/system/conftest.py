@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from tests.conftest import server_url
+from tests.conftest import server_url, tidy
 from tests.contract import servers as own
 from tests.system import servers
 from tests.system.kit import Odd, Place, Shop, Urls
@@ -46,7 +46,7 @@ def database_url() -> Iterator[servers.MakeDatabase]:
     yield make
     for key, url in made.items():
         server, _, database = key.partition(":")
-        servers.drop(server, url, database)
+        tidy(server, partial(servers.drop, server, url, database))
 
 
 @pytest.fixture

@@ -1,0 +1,80 @@
+"""What passed at its second try alone, and which servers died: told at the end (ADR 34)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+from tests import revival
+
+_MOST_UNSTEADY = 3
+_DIED = "died"
+_before = pytest.StashKey[int]()
+
+
+def pytest_sessionstart() -> None:
+    if os.environ.get("MIGRATOR_REQUIRE_SERVICES"):
+        revival.begin()
+
+
+def pytest_unconfigure() -> None:
+    revival.end()
+
+
+def _deaths() -> list[revival.Death]:
+    watch = revival.current()
+    return watch.deaths() if watch else []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[_before] = len(_deaths())
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where a test fails, have its second try find the servers, and note whether one had died."""
+    report = yield
+    if report.failed and (watch := revival.current()):
+        watch.revive_all()
+        dead = watch.deaths()[item.stash.get(_before, 0) :]
+        if dead:
+            report.user_properties.append((_DIED, ", ".join(each.name for each in dead)))
+    return report
+
+
+def _tried_again(reporter: pytest.TerminalReporter) -> list[pytest.TestReport]:
+    return reporter.stats.get("rerun", [])
+
+
+def _count(reporter: pytest.TerminalReporter) -> int:
+    """A server that dies takes the tests of all workers with it: that counts as one."""
+    own = [each for each in _tried_again(reporter) if _DIED not in dict(each.user_properties)]
+    return len(own) + len(_deaths())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for report in _tried_again(terminalreporter):
+        terminalreporter.section(f"unsteady, to be looked into: {report.nodeid}")
+        for _, names in (each for each in report.user_properties if each[0] == _DIED):
+            terminalreporter.write_line(f"while it ran, a server died: {names}")
+        terminalreporter.write_line(report.longreprtext)
+    for death in _deaths():
+        terminalreporter.section(f"unsteady, to be looked into: {death.name} died")
+        terminalreporter.write_line(f"pid {death.pid}; the end of its log:")
+        for line in death.said:
+            terminalreporter.write_line(f"  {line}")
+    if _count(terminalreporter) > _MOST_UNSTEADY:
+        terminalreporter.write_line(f"more than {_MOST_UNSTEADY} unsteady: the run failed")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if exitstatus == 0 and reporter and _count(reporter) > _MOST_UNSTEADY:
+        # Once in a thousand a busy machine may be to blame; more often it is not.
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
