@@ -16,8 +16,7 @@ from migrator.model.block import Address, Block, Patch
 from migrator.model.layouts import cassandra_row
 from migrator.model.move import Layout
 from migrator.ports import Collection, Store
-from migrator.stores.cassandra import entries_exchange
-from migrator.stores.cassandra.entries_exchange import Exchanger
+from migrator.stores.cassandra import transactions
 from migrator.stores.cassandra.entries_read import Reader
 from migrator.stores.cassandra.table_wire import Statement, Wire
 from tests.stores.test_cassandra import HOUR, place, plain, store
@@ -78,15 +77,15 @@ def test_updates_of_disjoint_entries_collide(
     held = Block(key, {"a": 1, "b": 2, "c": 3})
     made.write([held])
     other = store.collection("Game", made.at)
-    take = Exchanger._take
+    take = transactions._take
 
-    def late(self: Exchanger, *what: Any) -> bool:
+    def late(*what: Any) -> bool:
         # What was read is changed before the transaction that relies on it is sent.
-        monkeypatch.setattr(Exchanger, "_take", take)
+        monkeypatch.setattr(transactions, "_take", take)
         assert exchange(other, key, held, Patch(key, {"b": 20}))
-        return take(self, *what)
+        return take(*what)
 
-    monkeypatch.setattr(Exchanger, "_take", late)
+    monkeypatch.setattr(transactions, "_take", late)
     assert not exchange(made, key, held, Patch(key, {"a": 10}, ["c"]))
     assert entries(made, key) == {"a": 1, "b": 20, "c": 3}
 
@@ -150,8 +149,8 @@ def test_what_is_put_where_a_later_delete_lies_is_there_or_told(
 def test_what_is_put_again_is_looked_for_once_more(
     made: Collection, key: str, plain: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entries_exchange, "_PUTS_AGAIN", 1)
-    monkeypatch.setattr(entries_exchange, "_PAUSE", 1.0)
+    monkeypatch.setattr(transactions, "_PUTS_AGAIN", 1)
+    monkeypatch.setattr(transactions, "_PAUSE", 1.0)
     stamp = time.time_ns() // 1000 + 400_000
     plain.execute(f"DELETE FROM {made.at.collection} USING TIMESTAMP {stamp} WHERE block = '{key}'")
     assert exchange(made, key, None, Block(key, {"a": 1}))
@@ -191,16 +190,16 @@ def test_a_transaction_without_an_answer_takes_place_once(
             raise Transient("no answer in time", unknown=True)
         return transact(*request)
 
-    take, taken = Exchanger._take, itertools.count(1)
+    take, taken = transactions._take, itertools.count(1)
 
-    def again(self: Exchanger, *what: Any) -> bool:
+    def again(*what: Any) -> bool:
         if next(taken) == 2 and fate == "late":
             # It is carried out just before another is sent in its place.
             assert not transact(*sent[0])
-        return take(self, *what)
+        return take(*what)
 
     monkeypatch.setattr(Wire, "transact", unanswered)
-    monkeypatch.setattr(Exchanger, "_take", again)
+    monkeypatch.setattr(transactions, "_take", again)
     change = Patch(key, {"c": 3}, ["b"]) if what == "change" else None
     if what == "removal" and fate == "carried out":
         # Nothing of a removal is left to be found: somebody else may have removed it.

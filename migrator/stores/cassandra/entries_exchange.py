@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from migrator.errors import Transient
 from migrator.exchange import Change as Asked
-from migrator.exchange import is_still, made_of
+from migrator.exchange import made_of
 from migrator.model.block import Block, Patch
-from migrator.model.value import Value, show
+from migrator.model.value import Value
 from migrator.stores.cassandra.entries_form import Cell, Change, Form, Raw, integer
 from migrator.stores.cassandra.entries_read import Reader
 from migrator.stores.cassandra.entries_write import Writer, name_of
-from migrator.stores.cassandra.seen import ended, lasts
+from migrator.stores.cassandra.seen import ended
 from migrator.stores.cassandra.table_wire import Statement, Wire
 from migrator.stores.cassandra.table_write import time_to_live
-from migrator.stores.cassandra.transactions import AHEAD, claim, drawn, settled
-
-_TRIES = 20
-_PUTS_AGAIN = 8
-_PAUSE = 0.005
+from migrator.stores.cassandra.transactions import exchange
 
 
 @dataclass(frozen=True)
@@ -37,122 +31,113 @@ class Exchanger:
     """Exchanges the blocks of one table."""
 
     def __init__(self, wire: Wire, form: Form, table: str, reader: Reader, writer: Writer) -> None:
-        self._wire = wire
-        self._form = form
-        self._table = table
-        self._reader = reader
-        self._writer = writer
+        self.wire = wire
+        self.form = form
+        self.table = table
+        self.reader = reader
+        self.writer = writer
 
     def exchange(self, id: Value, held: Block | None, change: Asked) -> bool:
         """Change a block that still is ``held``; all updates of a block collide on its version."""
-        key = self._writer.key(id)
-        self._writer.pristine.holds = False  # it is removed by another clock than plain writes have
-        for _ in range(_TRIES):
-            (raw,) = self._reader.raw([key])
-            found = self._reader.block(raw)
-            if not is_still(found, held):
-                return False
-            before = raw or Raw(key)
-            step = self._step(id, before, found, change)
-            if (found is None and step.put is None) or self._take(id, before, step):
-                return True
-        raise Transient(
-            f"{show(id)}: others keep writing it", where=self._writer.where, hint="try again"
-        )
+        key = self.writer.key(id)
+        self.writer.pristine.holds = False  # it is removed by another clock than plain writes have
+        return exchange(lambda: self._look(id, key), id, held, change, self.writer.where)
 
-    def _step(self, id: Value, before: Raw, found: Block | None, change: Asked) -> _Step:
-        """What the change comes to. Raises DoesNotFit."""
-        if isinstance(change, Patch) and found is None:
-            change = made_of(Block(id, {}), change)
-        if isinstance(change, Patch):
-            cells = self._writer.cells(id, change.set)
-            names = set(map(name_of, change.unset))
-            gone = [name for name in names if name in before.fields and name not in cells]
-            if len(gone) == len(before.fields) and not cells:
-                self._writer.unfit(id, "", "a block has no entry")
-            return _Step(cells, gone, before.expires)
-        if change is None or ended(change.expires):
-            return _Step(None)
-        cells = self._writer.fitting(change).cells
-        return _Step(cells, [x for x in before.fields if x not in cells], change.expires)
-
-    def _take(self, id: Value, before: Raw, step: _Step) -> bool:
-        """Carry a step out; False where it is to be looked at anew."""
-        there = bool(before.fields) and not ended(before.expires)
-        block = _Version(self, id, before)
-        if there and (before.version is None or before.version >= 0):
-            before.version = claim(block, before.version, self._writer.where)
-            if before.version is None:
-                return False
-        new = drawn()
-        if step.put is None:
-            statements = self._form.removal(self._table, before)
-        else:
-            statements = self.statements(before, step, new)
-        if not settled(block, lambda: self._wire.transact(id, statements), before.version, new):
-            return False
-        if not there and step.put is not None and lasts(step.expires):
-            self._see(id, before, step, new)
-        return True
-
-    def _see(self, id: Value, before: Raw, step: _Step, version: int) -> None:
-        """Raise Transient where what was put is not there."""
-        try:
-            seen = self._seen(id, before, step, version)
-        except Transient as error:
-            error.unknown = True  # it was carried out: only whether it shows is not known
-            raise
-        if not seen:
-            raise Transient(AHEAD[0], where=self._writer.where, hint=AHEAD[1])
+    def _look(self, id: Value, key: bytes) -> _Lying:
+        (raw,) = self.reader.raw([key])
+        before = raw or Raw(key)
+        return _Lying(self, id, before, self.reader.block(raw), before.version)
 
     def statements(self, before: Raw, step: _Step, version: int) -> list[Statement]:
         """The statements of a change that leaves a version."""
         assert step.put is not None
         ttl = time_to_live(step.expires)
         change = Change(before.key, step.put, step.gone, step.expires, 0, ttl, before, version)
-        return self._form.change(self._table, change)
+        return self.form.change(self.table, change)
 
-    def _seen(self, id: Value, before: Raw, step: _Step, version: int) -> bool:
-        """Look for what was put where nothing lay, as a delete by a clock that is ahead may hide
-        it; and put it again, later (ADR 0030)."""
-        assert step.put is not None
-        pause = _PAUSE
-        for left in reversed(range(_PUTS_AGAIN + 1)):
-            (found,) = self._reader.there([before.key])
-            if found is not None and (
-                found.version not in (None, before.version, version)
-                or (found.version == version and step.put.keys() <= found.fields.keys())
-            ):
-                return True
-            if left:
-                time.sleep(pause)
-                pause *= 2
-                again = found or Raw(before.key)
-                self._wire.transact(id, self.statements(again, step, version))
-        return False
 
-    def turn(self, id: Value, before: Raw, old: int | None, new: int) -> bool:
-        """Change the version of a block alone."""
+@dataclass
+class _Lying:
+    """What lies under one key."""
+
+    of: Exchanger
+    id: Value
+    before: Raw
+    block: Block | None
+    known: int | None
+
+    @property
+    def drawn(self) -> bool:
+        return self.known is not None and self.known < 0
+
+    def becomes(self, change: Asked) -> _Becoming:
+        return _Becoming(self, self._step(change))
+
+    def _step(self, change: Asked) -> _Step:
+        """What the change comes to. Raises DoesNotFit."""
+        before, writer = self.before, self.of.writer
+        if isinstance(change, Patch) and self.block is None:
+            change = made_of(Block(self.id, {}), change)
+        if isinstance(change, Patch):
+            cells = writer.cells(self.id, change.set)
+            names = set(map(name_of, change.unset))
+            gone = [name for name in names if name in before.fields and name not in cells]
+            if len(gone) == len(before.fields) and not cells:
+                writer.unfit(self.id, "", "a block has no entry")
+            return _Step(cells, gone, before.expires)
+        if change is None or ended(change.expires):
+            return _Step(None)
+        cells = writer.fitting(change).cells
+        return _Step(cells, [x for x in before.fields if x not in cells], change.expires)
+
+    def turn(self, old: int | None, new: int) -> bool:
+        before = self.before
         from_ = Raw(before.key, expires=before.expires, version=old)
-        return self._wire.transact(id, self.statements(from_, _Step({}, (), before.expires), new))
+        step = _Step({}, (), before.expires)
+        return self.of.wire.transact(self.id, self.of.statements(from_, step, new))
 
-    def version(self, before: Raw) -> int | None:
-        """The version that is there after every transaction that has ended."""
-        query = f"SELECT version FROM {self._table} WHERE block = ? LIMIT 1"  # noqa: S608
-        rows = self._wire.serially().few(query, [before.key])
+    def version(self) -> int | None:
+        query = f"SELECT version FROM {self.of.table} WHERE block = ? LIMIT 1"  # noqa: S608
+        rows = self.of.wire.serially().few(query, [self.before.key])
         return integer(rows[0][0]) if rows else None
 
 
-@dataclass(frozen=True)
-class _Version:
-    """The version of one block, for what is common to all layouts."""
+class _Becoming:
+    """A step on what lies there."""
 
-    exchanger: Exchanger
-    id: Value
-    before: Raw
+    def __init__(self, lying: _Lying, step: _Step) -> None:
+        self._lying = lying
+        self._of = lying.of
+        self._step = step
+        self._found: Raw | None = None
 
-    def version(self) -> int | None:
-        return self.exchanger.version(self.before)
+    @property
+    def gone(self) -> bool:
+        return self._step.put is None
 
-    def turn(self, old: int | None, new: int) -> bool:
-        return self.exchanger.turn(self.id, self.before, old, new)
+    @property
+    def expires(self) -> int | None:
+        return self._step.expires
+
+    def send(self, new: int) -> bool:
+        before = self._lying.before
+        before.version = self._lying.known
+        if self.gone:
+            statements = self._of.form.removal(self._of.table, before)
+        else:
+            statements = self._of.statements(before, self._step, new)
+        return self._of.wire.transact(self._lying.id, statements)
+
+    def shows(self, new: int) -> bool:
+        assert self._step.put is not None
+        before = self._lying.before
+        (found,) = self._of.reader.there([before.key])
+        self._found = found
+        return found is not None and (
+            found.version not in (None, before.version, new)
+            or (found.version == new and self._step.put.keys() <= found.fields.keys())
+        )
+
+    def again(self, new: int) -> None:
+        again = self._found or Raw(self._lying.before.key)
+        self._of.wire.transact(self._lying.id, self._of.statements(again, self._step, new))
