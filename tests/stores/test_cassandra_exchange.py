@@ -13,11 +13,12 @@ import pytest
 from migrator.errors import DamagedBlock, Transient
 from migrator.exchange import Exchanging
 from migrator.model.block import Address, Block, Patch
-from migrator.model.layouts import cassandra_row
+from migrator.model.layouts import cassandra_row, cassandra_table
 from migrator.model.move import Layout
 from migrator.ports import Collection, Store
-from migrator.stores.cassandra import transactions
+from migrator.stores.cassandra import table_exchange, transactions
 from migrator.stores.cassandra.entries_read import Reader
+from migrator.stores.cassandra.table_exchange import version_of
 from migrator.stores.cassandra.table_wire import Statement, Wire
 from tests.stores.test_cassandra import HOUR, place, plain, store
 
@@ -27,9 +28,11 @@ _keys = itertools.count(1)
 Transact = Callable[[Wire, object, Sequence[Statement]], bool]
 
 
-@pytest.fixture(
-    scope="module", params=[Layout("partition"), cassandra_row(["a"])], ids=["partition", "row"]
-)
+TABLE = cassandra_table(key="id", columns={"id": "text", "a": "int", "b": "int", "c": "int"})
+LAYOUTS = [Layout("partition"), cassandra_row(["a"]), TABLE]
+
+
+@pytest.fixture(scope="module", params=LAYOUTS, ids=["partition", "row", "table"])
 def made(request: pytest.FixtureRequest, store: Store) -> Iterator[Collection]:
     collection = place(store, request.param, "/Game/*/*")
     collection.create()
@@ -57,9 +60,18 @@ def entries(collection: Collection, key: str) -> object:
     return None if block is None else block.entries
 
 
+def place_of(collection: Collection, key: str) -> str:
+    return f"{'id' if collection.at.layout == TABLE else 'block'} = '{key}'"
+
+
 def rows(plain: Any, collection: Collection, key: str) -> list[Any]:
-    query = f"SELECT version, writetime(version), ttl(version) FROM {collection.at.collection}"
-    return list(plain.execute(f"{query} WHERE block = '{key}'"))
+    """The version of a block, its stamp and its life."""
+    name = '"_migrator"' if collection.at.layout == TABLE else "version"
+    query = f"SELECT {name}, writetime({name}), ttl({name}) FROM {collection.at.collection}"
+    found = plain.execute(f"{query} WHERE {place_of(collection, key)}")
+    if collection.at.layout == TABLE:
+        return [(version_of(side.encode()), stamp, ttl) for side, stamp, ttl in found]
+    return list(found)
 
 
 def until_it_may(attempt: Callable[[], bool]) -> bool:
@@ -136,7 +148,8 @@ def test_what_is_put_where_a_later_delete_lies_is_there_or_told(
     made: Collection, key: str, plain: Any, ahead: int
 ) -> None:
     stamp = time.time_ns() // 1000 + ahead
-    plain.execute(f"DELETE FROM {made.at.collection} USING TIMESTAMP {stamp} WHERE block = '{key}'")
+    where = place_of(made, key)
+    plain.execute(f"DELETE FROM {made.at.collection} USING TIMESTAMP {stamp} WHERE {where}")
     if ahead == HOUR:
         with pytest.raises(Transient, match="ahead of the cluster's: nothing was written"):
             exchange(made, key, None, Block(key, {"a": 1}))
@@ -152,7 +165,8 @@ def test_what_is_put_again_is_looked_for_once_more(
     monkeypatch.setattr(transactions, "_PUTS_AGAIN", 1)
     monkeypatch.setattr(transactions, "_PAUSE", 1.0)
     stamp = time.time_ns() // 1000 + 400_000
-    plain.execute(f"DELETE FROM {made.at.collection} USING TIMESTAMP {stamp} WHERE block = '{key}'")
+    where = place_of(made, key)
+    plain.execute(f"DELETE FROM {made.at.collection} USING TIMESTAMP {stamp} WHERE {where}")
     assert exchange(made, key, None, Block(key, {"a": 1}))
     assert entries(made, key) == {"a": 1}
 
@@ -166,6 +180,7 @@ def test_what_was_put_and_can_not_be_looked_for_is_not_told_as_not_written(
             raise Transient("the read was not answered")
 
         patch.setattr(Reader, "there", unanswered)
+        patch.setattr(table_exchange._Becoming, "shows", unanswered)
         with pytest.raises(Transient) as lost:
             exchange(made, key, None, Block(key, {"a": 1}))
     assert lost.value.unknown
@@ -255,8 +270,10 @@ def test_what_is_put_after_a_removal_is_there(
 
 def test_a_bracket_on_a_damaged_block_is_settled(made: Collection, key: str, plain: Any) -> None:
     made.write([Block(key, {"b": 1})])
-    table, place = made.at.collection, f"block = '{key}'"
-    if made.at.layout == Layout("partition"):
+    table, place = made.at.collection, place_of(made, key)
+    if made.at.layout == TABLE:
+        plain.execute(f"UPDATE {table} USING TTL 1000 SET a = 1 WHERE {place}")
+    elif made.at.layout == Layout("partition"):
         plain.execute(f"UPDATE {table} SET value = '{{' WHERE {place} AND entry = 'b'")
     else:
         plain.execute(f"UPDATE {table} SET \"entries\"['b'] = '{{' WHERE {place}")

@@ -210,6 +210,9 @@ class EntriesCollection(Live):
         """Change a block that still is ``held``, by a lightweight transaction."""
         return self._exchanger.exchange(id, held, change)
 
+    def _read_by(self, node: Node) -> EntriesCollection:
+        return EntriesCollection(node, self.cls, self.at)
+
     # ------------------------------------------------------------ what fits
 
     def size(self, block: Block) -> int:

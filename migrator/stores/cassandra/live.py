@@ -11,7 +11,7 @@ from migrator.model.value import Value
 
 if TYPE_CHECKING:
     from migrator.journal import Brackets, Journal, Note
-    from migrator.ports import Json
+    from migrator.ports import Collection, Json
     from migrator.stores.cassandra.seen import Pristine
     from migrator.stores.cassandra.table import Node
     from migrator.stores.cassandra.table_wire import Wire
@@ -22,6 +22,10 @@ class Live:
 
     _node: Node
     _pristine: Pristine
+
+    def _read_by(self, node: Node) -> Collection:
+        """The same blocks, read by another node."""
+        raise NotImplementedError
 
     def journal(self, name: str) -> Journal:
         """The reader's side of the journal of a run of this name."""
@@ -38,7 +42,7 @@ class Live:
 
         def read(wire: Wire, key: Value) -> None:
             with suppress(DamagedBlock):  # who acts on its touch sets it aside
-                type(mine)(_Reading(self._node, wire), mine.cls, mine.at).read([key])
+                self._read_by(_Reading(self._node, wire)).read([key])
 
         return CassandraJournal(self._node, mine.where, name, settle)
 

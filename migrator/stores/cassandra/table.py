@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Protocol
 
 from migrator.errors import DamagedBlock, Refused, Terminal
+from migrator.exchange import Change
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode
 from migrator.model.move import At
@@ -27,6 +28,7 @@ from migrator.stores.cassandra.locator import Locator
 from migrator.stores.cassandra.ring import sample
 from migrator.stores.cassandra.seen import Pristine
 from migrator.stores.cassandra.table_catalog import table_info, user_types
+from migrator.stores.cassandra.table_exchange import TableExchanger, why_not
 from migrator.stores.cassandra.table_partitions import Partitions
 from migrator.stores.cassandra.table_read import TableReader, all_columns
 from migrator.stores.cassandra.table_rows import Damaged, Rows
@@ -129,6 +131,7 @@ class TableReading:
             "_reader",
             "_locator",
             "_writer",
+            "_exchanger",
             "_planned",
             "_partitions",
         ):
@@ -168,19 +171,22 @@ class TableReading:
         self._reader.timed(there)
         timed = iter(there)
         for id, row in zip(ids, rows, strict=True):
-            values = None if row is None else next(timed)
-            try:
-                block = None if values is None else self._decode(values)
-                # Another kind of key may have the same bytes: that is another block.
-                same = block is not None and encode(block.id) == encode(id)
-                blocks.append(block if same else None)
-            except Damaged as error:
-                raise DamagedBlock(
-                    f"{show(id)} can't be read: {error}",
-                    where=self.where,
-                    hint="mend or remove the row with the application that wrote it",
-                ) from None
+            block = None if row is None else self._held(id, next(timed))
+            # Another kind of key may have the same bytes: that is another block.
+            same = block is not None and encode(block.id) == encode(id)
+            blocks.append(block if same else None)
         return blocks
+
+    def _held(self, id: Value, values: Values) -> Block:
+        """The block of a row that was found under a key. Raises DamagedBlock."""
+        try:
+            return self._decode(values)
+        except Damaged as error:
+            raise DamagedBlock(
+                f"{show(id)} can't be read: {error}",
+                where=self.where,
+                hint="mend or remove the row with the application that wrote it",
+            ) from None
 
     def _lookup(self, ids: Sequence[Value]) -> list[Values | None]:
         names = all_columns(self._shape)
@@ -329,7 +335,7 @@ class TableCollection(Live, TableReading):
             self._node.keyspace,
             self._table,
             self._locator,
-            self._node.stamp,
+            lambda: self._node.stamp(),
             self.where,
             self._pristine,
         )
@@ -346,6 +352,32 @@ class TableCollection(Live, TableReading):
         """Remove blocks; those that are not there are no error."""
         if addresses:
             self._writer.delete(addresses)
+
+    @cached_property
+    def _exchanger(self) -> TableExchanger:
+        return TableExchanger(
+            self._wire,
+            self._shape,
+            self._rows,
+            self._table,
+            self._held,
+            self.where,
+            self._pristine,
+        )
+
+    @property
+    def exchanging_alone(self) -> bool:
+        """Wherever blocks can be changed on condition."""
+        return why_not(self._shape) is None
+
+    def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        """Change a block that still is ``held``, by a lightweight transaction."""
+        return self._exchanger.exchange(id, held, change)
+
+    def _read_by(self, node: Node) -> TableCollection:
+        other = TableCollection(node, self.cls, self.at)
+        other._shape = self._shape  # the catalogue takes reads of no other strength
+        return other
 
     # ------------------------------------------------------------ what fits
 

@@ -71,13 +71,16 @@ FACTS = LayoutFacts(
     effective=True,
     typed=True,
     unit="row; a logged batch where projections or a locator belong to it",
-    version="none: the latest write time of the row's cells",
+    version="column _migrator (a lightweight transaction asks for it)",
     costs={
         "get": Cost(1, "the row; one more for the locator where there is one"),
         "get_entries": Cost(1, "the row"),
         "put": Cost(2, "the stamps of the row, then the row, with its projections in one batch"),
         "update": Cost(2, "the row, then the columns that differ"),
         "append": Cost(2, "the row, then the column that holds the list"),
+        "exchange": Cost(
+            4, "the row, there; its version, turned and looked for; the columns that differ"
+        ),
         "delete": Cost(2, "the stamps of the row, then its key"),
     },
     kinds=KINDS,

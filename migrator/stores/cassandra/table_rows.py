@@ -129,8 +129,7 @@ class Rows:
         self._check_keys(row)
         if block.expires is not None:
             self._check_deadline(block.expires)
-        if block.expires is not None:
-            side.setdefault("", {})[""] = ["expires", str(block.expires)]
+            keep_deadline(side, block.expires)
         self._keep(side, row)
         if row.size > MAX_ROW:
             raise Unfit(
@@ -165,8 +164,7 @@ class Rows:
         # A row of nothing but its key would have neither a stamp nor a deadline to be read.
         bare = not any(column.name in row.values for column in self.shape.regular)
         if self.shape.side and (side or bare):
-            text = json.dumps(side, ensure_ascii=False, separators=(",", ":"))
-            row.values[SIDE] = text.encode()
+            row.values[SIDE] = side_text(side)
 
     def _id(self, id: Value, record: Record, side: Side) -> dict[str, bytes]:
         shape = self.shape
@@ -416,6 +414,16 @@ def side_of(data: bytes | None) -> Side:
     if type(side) is not dict or not all(type(marks) is dict for marks in side.values()):
         return {}
     return side
+
+
+def side_text(side: Side) -> bytes:
+    """What lies in a side column."""
+    return json.dumps(side, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def keep_deadline(side: Side, expires: int) -> None:
+    """Tell a deadline by the side column."""
+    side.setdefault("", {})[""] = ["expires", str(expires)]
 
 
 def deadline(side: Side) -> int | None:

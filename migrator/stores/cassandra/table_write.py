@@ -25,8 +25,9 @@ from migrator.stores.cassandra.locator import Locator
 from migrator.stores.cassandra.projections import Projected, delete, insert
 from migrator.stores.cassandra.seen import Pristine, ended, lasts, until_seen
 from migrator.stores.cassandra.table_read import TableReader, all_columns
-from migrator.stores.cassandra.table_rows import Damaged, Row, Rows, numbers
+from migrator.stores.cassandra.table_rows import Damaged, Row, Rows, numbers, side_text
 from migrator.stores.cassandra.table_shape import Column, Shape
+from migrator.stores.cassandra.table_spec import SIDE
 from migrator.stores.cassandra.table_wire import UNSET, Name, Statement, Unit, Values, Wire
 
 # Cassandra refuses a batch of over 50 KiB, by its default settings.
@@ -261,17 +262,21 @@ class TableWriter:
 
     def _update(self, row: Row, old: Old) -> None:
         """Write those columns alone that differ."""
-        values = [
-            UNSET
-            if row.values.get(name) == old.values.get(name) and not self._is_key(name)
-            else row.values.get(name)
+        differ = [
+            name
             for name in self._columns
+            if row.values.get(name) != old.values.get(name) and not self._is_key(name)
         ]
-        if all(x is UNSET or self._is_key(n) for n, x in zip(self._columns, values, strict=True)):
+        if not differ:
             return
+        cells = {name: row.values.get(name) for name in (*self._shape.key.columns, *differ)}
+        if self._shape.side and None in cells.values():
+            # What is removed leaves no stamp: this one is there to be read (ADR 0030).
+            cells[SIDE] = row.values.get(SIDE) or side_text({})
 
         def change() -> list[Statement]:
             stamp, ttl = _signed(self._stamp(old)), time_to_live(row.expires)
+            values = [cells.get(name, UNSET) for name in self._columns]
             return [insert(self._table, self._columns, values, stamp, ttl)]
 
         self._wire.run([Unit(row.id, change(), change)])
