@@ -221,6 +221,22 @@ def test_a_frozen_server_is_not_called_running(sandbox: Sandbox) -> None:
     assert "not answering" in done.stdout
 
 
+def test_a_mariadb_clears_no_folder_of_another_when_it_starts(sandbox: Sandbox) -> None:
+    """It removes what others have for their queries, and those that opened it at once die."""
+    home = Path(sandbox.running("mariadb")["home"])
+    left = home / "#sql-temptable-left-by-a-crash.MAI"
+    left.touch()
+    sandbox.run("kill", "mariadb")
+
+    sandbox.running("mariadb")
+
+    assert not left.exists()  # so that is the folder which it clears
+    answer = services.ask(sandbox.site("mariadb"), "mariadb", "--no-defaults", "-h127.0.0.1",
+                          f"-P{sandbox.ports['mariadb']}", "-umigrator", "-pmigrator",
+                          "-BNe", "SELECT @@tmpdir")  # fmt: skip
+    assert answer == str(home)
+
+
 @pytest.mark.parametrize("name", ["postgresql", "mariadb"])
 def test_a_wrong_password_is_refused(sandbox: Sandbox, name: str) -> None:
     sandbox.running(name)

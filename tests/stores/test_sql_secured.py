@@ -133,6 +133,8 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Ite
     home = tmp_path_factory.mktemp("mariadb")
     port = free_port()
     account = ["--user=root"] if os.geteuid() == 0 else []
+    # As it starts it clears the folder for temporary files, of which other servers die.
+    env = {**os.environ, "TMPDIR": str(home)}
     (home / "users.sql").write_text(
         "CREATE USER IF NOT EXISTS 'secured'@'127.0.0.1' REQUIRE X509;\n"
         "GRANT ALL PRIVILEGES ON *.* TO 'secured'@'127.0.0.1';\n"
@@ -141,7 +143,7 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Ite
     subprocess.run(
         ["mariadb-install-db", "--no-defaults", f"--datadir={home}/data", "--skip-test-db",
          "--auth-root-authentication-method=normal", *account],
-        check=True, capture_output=True,
+        env=env, check=True, capture_output=True,
     )  # fmt: skip
     program = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin") or "mariadbd"
     process = subprocess.Popen(
@@ -150,7 +152,7 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Ite
          f"--init-file={home}/users.sql", f"--ssl-ca={certificates}/ca.pem",
          f"--ssl-cert={certificates}/server.pem", f"--ssl-key={certificates}/server.pem",
          "--innodb-buffer-pool-size=16M", *account],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
 
