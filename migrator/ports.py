@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from migrator.model.block import Address, Block, Patch
+from migrator.model.ending import Ending
 from migrator.model.move import At, Layout
 from migrator.model.rules import Entries
 from migrator.model.shape import TableShape
@@ -301,6 +302,18 @@ class AsTarget(Protocol):
 
     def target_findings(self, blocks: int, size: int) -> Iterable[tuple[str, str, str]]:
         """As ``findings``, for a plan that writes so many blocks and bytes here."""
+
+
+@runtime_checkable
+class FieldsEnd(Protocol):
+    """A collection that carries deadlines of single fields; beside ``Collection``.
+
+    Its blocks hold them in a field, as a record of timestamps; what has ended is absent in both.
+    """
+
+    @property
+    def ending(self) -> Ending:
+        """The fields that hold such deadlines; none where the layout leaves them out."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from migrator.grouping import Gathered, gathered
 from migrator.holding import Tags
 from migrator.model.block import Aggregate, Block, cut, join, name
 from migrator.model.canonical import encode
+from migrator.model.ending import Ending
 from migrator.model.evolution import AddDefault, ChangeId, Convert, Keep, ReKey
 from migrator.model.move import At, Move
 from migrator.model.path import Steps, parse_path
@@ -26,7 +27,7 @@ from migrator.model.rules import (
 )
 from migrator.model.translate import Translation
 from migrator.model.value import Record, Ref, Value
-from migrator.ports import Collection, Json, Observer, Page, Store
+from migrator.ports import Collection, FieldsEnd, Json, Observer, Page, Store
 from migrator.referring import referring
 from migrator.retry import Retry
 
@@ -100,6 +101,12 @@ class Route:
         target = self.move.target
         capabilities = self.target_store.capabilities.at(target.layout)
         return Tags(self.move.tagged, self.target, capabilities)
+
+    @cached_property
+    def ending(self) -> Ending:
+        """The fields that hold deadlines of others, by the words of either side."""
+        sides = (side for side in (self.source, self.target) if isinstance(side, FieldsEnd))
+        return {name: of for side in sides for name, of in side.ending.items()}
 
     def expected(self, block: Block) -> list[Block]:
         """The blocks that the target must hold for a block of the source.

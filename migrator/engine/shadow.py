@@ -283,7 +283,7 @@ class Shadow:
             return False
         if wanted is None or held is None:
             return wanted is held
-        return as_expected(wanted, held)
+        return as_expected(wanted, held, self.route.ending)
 
     def _reasons(self, first: Block | None, other: Block | None) -> list[str] | None:
         """Why the sides differ, place by place, where somebody has declared it for all."""

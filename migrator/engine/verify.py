@@ -13,6 +13,7 @@ to look for.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +32,7 @@ from migrator.errors import DoesNotFit, Refused, Terminal
 from migrator.model.block import Block, join
 from migrator.model.canonical import encode, equal
 from migrator.model.diff import Difference, block_differences, same_block
+from migrator.model.ending import Ending, without_ended
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.ports import Matching, Observer, Page, Summing
@@ -268,7 +270,9 @@ def _read(walk: _Pass, task: Task) -> Iterator[tuple[Page, list[Pair], dict[str,
 
 def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
     doubtful = [
-        (source, new) for source, new, old in pairs if old is None or not as_expected(new, old)
+        (source, new)
+        for source, new, old in pairs
+        if old is None or not as_expected(new, old, walk.route.ending)
     ]
     done[_KEYS] += sum(hash_of(old.id) for _, _, old in pairs if old is not None)
     done["equal"] += len(pairs) - len(doubtful)
@@ -279,7 +283,7 @@ def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
     ids = {encode(source.id): source.id for source, _ in doubtful}
     unequal = {encode(new.id) for _, new in doubtful}
     for source, new, old in _again(walk, list(ids.values())):
-        same = old is not None and as_expected(new, old)
+        same = old is not None and as_expected(new, old, walk.route.ending)
         if spreads and same and encode(new.id) not in unequal:
             continue  # another block of the same source, counted already
         shown = walk.route.name(new.id) if spreads else walk.route.source_name(source.id)
@@ -307,7 +311,7 @@ def _again(walk: _Pass, ids: list[Value]) -> list[Pair]:
         for source, new, old in _pairs(walk, read):
             last = before.get(encode(source.id))
             still = last is not None and same_block(last, source)
-            same = old is not None and as_expected(new, old)
+            same = old is not None and as_expected(new, old, walk.route.ending)
             (found if same or still else moving).append((source, new, old))
         ids = [source.id for source, _, _ in moving]
         if not ids:
@@ -338,12 +342,31 @@ def _unknown(id: Value, reason: str) -> Block:
     return Block(id, {f"({reason})": None})
 
 
-def as_expected(new: Block, old: Block) -> bool:
-    """Whether a block is what it must be, its key in value and in kind included."""
+def as_expected(new: Block, old: Block, ending: Ending) -> bool:
+    """Whether a block is what it must be, its key in value and in kind included.
+
+    A field that ended since one side was read is absent on both.
+    """
     if new is old:  # the observer matched it
         return True
     same = new.id == old.id if type(new.id) is type(old.id) is str else equal(new.id, old.id)
-    return same and same_block(new, old)
+    if not same or same_block(new, old):
+        return same
+    return bool(ending) and _same_by_now(new, old, ending)
+
+
+def _same_by_now(new: Block, old: Block, ending: Ending) -> bool:
+    now = time.time_ns()
+    try:
+        before = [join(block).value for block in (new, old)]
+    except CorruptBlock:
+        return False
+    left, right = (without_ended(record, ending, now) for record in before)
+    if left is before[0] and right is before[1]:
+        return False
+    return same_block(
+        Block(new.id, {"": left}, new.expires), Block(old.id, {"": right}, old.expires)
+    )
 
 
 _UNREADABLE = object()

@@ -34,6 +34,7 @@ def cassandra_table(
     indexes: str | Sequence[str] | Mapping[str, str] = (),
     projections: Sequence[Mapping[str, object]] = (),
     rest: str | None = None,
+    deadlines: str | None = None,
 ) -> Layout:
     """Describe a table of Cassandra with typed columns (layout ``table``).
 
@@ -47,7 +48,9 @@ def cassandra_table(
     hour), ``"bucket 16 of block key"``, ``"block key"``. ``nulls`` says what an unset column
     stands for. ``indexes`` are columns with an index (``sai``, or a mapping to ``2i``).
     ``projections`` repeat the blocks under other keys. ``rest`` names a column that takes all
-    other fields, as JSON; without one a field that has no column is refused.
+    other fields, as JSON; without one a field that has no column is refused. ``deadlines`` names
+    the field that is to hold the deadlines of single fields, a record of timestamps: the times to
+    live of their cells, where these end before the row does.
     """
     options: dict[str, object] = {
         "key": key if key is None else _names(key),
@@ -61,6 +64,7 @@ def cassandra_table(
         "indexes": dict(indexes) if isinstance(indexes, Mapping) else _names(indexes),
         "projections": list(projections),
         "rest": rest,
+        "deadlines": deadlines,
     }
     return Layout("table", {name: given for name, given in options.items() if given})
 

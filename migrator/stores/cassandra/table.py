@@ -16,6 +16,7 @@ from migrator.errors import DamagedBlock, Refused, Terminal
 from migrator.exchange import Change
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode
+from migrator.model.ending import Ending
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value, show
@@ -391,6 +392,11 @@ class TableCollection(Live, TableReading):
     @cached_property
     def _partitions(self) -> Partitions:
         return Partitions(self._planned.shape)
+
+    @property
+    def ending(self) -> Ending:
+        """The field that holds the deadlines of the others, where the layout names one."""
+        return {} if self._spec.deadlines is None else {self._spec.deadlines: ""}
 
     def target_findings(self, blocks: int, size: int) -> Iterable[tuple[str, str, str]]:
         """What a plan should tell that writes so many blocks and bytes here."""

@@ -17,12 +17,13 @@ from migrator.model.canonical import encode
 from migrator.model.value import Value, show
 from migrator.stores.cassandra.columns_nested import quoted
 from migrator.stores.cassandra.seen import Pristine, ended
+from migrator.stores.cassandra.table_lives import Side, keep_deadline, latest, side_of, side_text
 from migrator.stores.cassandra.table_read import TableReader, all_columns
-from migrator.stores.cassandra.table_rows import Row, Rows, Side, keep_deadline, side_of, side_text
+from migrator.stores.cassandra.table_rows import Row, Rows
 from migrator.stores.cassandra.table_shape import Shape
 from migrator.stores.cassandra.table_spec import SIDE
 from migrator.stores.cassandra.table_wire import UNSET, Name, Statement, Values, Wire
-from migrator.stores.cassandra.table_write import PrimaryKey, latest, time_to_live
+from migrator.stores.cassandra.table_write import PrimaryKey, time_to_live
 from migrator.stores.cassandra.transactions import ahead, exchange
 
 VERSION = "version"
@@ -49,6 +50,12 @@ def why_not(shape: Shape) -> tuple[str, str] | None:
             f"its static column {', '.join(c.name for c in shape.static)} belongs to other blocks "
             "as well",
             whole + "leave static= out",
+        )
+    if shape.spec.deadlines is not None:
+        return (
+            f"its cells have deadlines of their own (deadlines={shape.spec.deadlines!r}), and what "
+            "keeps them exactly is of one write with all cells",
+            whole + "leave deadlines= out",
         )
     if not shape.side:
         return (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -22,6 +23,7 @@ from migrator.model.value import Kind, Record, Value, kind_of
 from migrator.model.witness import untag, witness
 from migrator.stores.cassandra.columns_nested import Type, Types, parse_type
 from migrator.stores.cassandra.table import TableReading
+from migrator.stores.cassandra.table_lives import lives
 from migrator.stores.cassandra.table_rows import Damaged
 from migrator.stores.cassandra.table_spec import SIDE
 from migrator.stores.cassandra.table_wire import Values
@@ -154,15 +156,30 @@ class TableObserver(TableReading):
             assert isinstance(held, dict)
             record.update(held)
         whole = [values[name] for name in shape.key.columns] if shape.located else None
-        expires = self._expires(values, side)
+        expires = self._expires(values, side, record)
         id = parts[0] if len(parts) == 1 else parts
         return Block(id, self._rules.partition(record), expires, whole)
 
-    def _expires(self, values: Values, side: Mapping[str, Marks]) -> int | None:
-        kept = (side.get("") or {}).get("")
-        if kept is not None:
-            return int(kept[1])
-        return self._rows.remaining(values)
+    def _expires(self, values: Values, side: Mapping[str, Marks], record: Record) -> int | None:
+        told = side.get("") or {}
+        whole = told.get("")
+        flat = iter(told.get("ends") or ())
+        found = lives(
+            self._shape,
+            values,
+            None if whole is None else int(whole[1]),
+            {name: int(next(flat)) for name in flat},
+        )
+        name = self._shape.spec.deadlines
+        if name is not None:
+            moments: Record = {}
+            for field, at in found.ends.items():
+                if at > time.time_ns():
+                    moments[field] = v.instant(at)
+                elif field in record:
+                    del record[field]
+            record[name] = moments
+        return found.expires
 
     def _field(self, name: str, data: bytes | None, marks: Marks, record: Record) -> None:
         shape, mark = self._shape, marks.get("")

@@ -15,9 +15,8 @@ from migrator.errors import Transient
 from migrator.ports import Json
 from migrator.retry import request
 from migrator.stores.cassandra.columns_nested import quoted
-from migrator.stores.cassandra.table_rows import deadline, side_of
+from migrator.stores.cassandra.table_lives import is_untold
 from migrator.stores.cassandra.table_shape import Shape
-from migrator.stores.cassandra.table_spec import SIDE
 from migrator.stores.cassandra.table_wire import NOW, Bytes, Name, Row, Statement, Values, Wire
 
 # Longer than reading a row by its key takes.
@@ -154,7 +153,7 @@ class TableReader:
         same however often it is asked for.
         """
         names = [*all_columns(self._shape), NOW]
-        left = [i for i, row in enumerate(rows) if _lives(row)]
+        left = [i for i, row in enumerate(rows) if is_untold(self._shape, row)]
         while left:
             keys = [tuple(rows[i][name] or b"" for name in self._shape.key.columns) for i in left]
             again = []
@@ -176,17 +175,13 @@ class TableReader:
         return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _lives(row: Values) -> bool:
-    """Whether some cell ends, and nothing tells exactly when."""
-    ends = any(
-        type(name) is tuple and name[0] == "ttl" and x is not None for name, x in row.items()
-    )
-    return ends and deadline(side_of(row.get(SIDE))) is None
-
-
 def all_columns(shape: Shape) -> list[Name]:
-    """What a block is read from: every column, and how long its cells still live."""
-    return [*shape.columns, *(("ttl", column.name) for column in shape.regular)]
+    """What a block is read from: every column, and how long its cells still live; with their
+    stamps, where cells may have deadlines of their own."""
+    names: list[Name] = [*shape.columns, *(("ttl", column.name) for column in shape.regular)]
+    if shape.spec.deadlines is not None:
+        names += [("writetime", column.name) for column in shape.regular]
+    return names
 
 
 def selected(names: Sequence[Name]) -> str:

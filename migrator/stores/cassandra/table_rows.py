@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,10 +14,20 @@ from migrator.model.path import child, format_path, parse_path
 from migrator.model.rules import CorruptBlock, Representation, assemble
 from migrator.model.value import Record, Value, show
 from migrator.stores.cassandra.columns import SCALARS, Marks, Unfit
-from migrator.stores.cassandra.columns_nested import is_null, pieces
+from migrator.stores.cassandra.columns_nested import is_null
+from migrator.stores.cassandra.table_lives import (
+    Side,
+    deadline,
+    keep_deadline,
+    keep_ends,
+    kept_ends,
+    lives,
+    side_of,
+    side_text,
+)
 from migrator.stores.cassandra.table_shape import Column, Role, Shape
 from migrator.stores.cassandra.table_spec import SIDE, Key
-from migrator.stores.cassandra.table_wire import NOW, Values
+from migrator.stores.cassandra.table_wire import Values
 
 # The parts of a key, and a partition key as a whole, take two bytes for their length.
 MAX_KEY = 65_535
@@ -33,8 +42,6 @@ AFTER_2038 = (
     "(storage_compatibility_mode is not NONE)"
 )
 
-Side = dict[str, Marks]
-
 
 class Damaged(Exception):
     """A row that gives no aggregate; the text says why."""
@@ -44,13 +51,25 @@ class Damaged(Exception):
 class Row:
     """A block as it lies in a table: the bytes of each column that is set.
 
-    ``more`` are the columns that only projections have.
+    ``more`` are the columns that only projections have; ``ends`` the deadlines of single columns,
+    in nanoseconds since 1970.
     """
 
     id: Value
     values: dict[str, bytes]
     expires: int | None = None
     more: dict[str, bytes] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def apart(self) -> dict[int, list[str]]:
+        """The columns that end before the row does, by their deadline in milliseconds."""
+        found: dict[int, list[str]] = {}
+        for name, at in self.ends.items():
+            moment = -(-at // 1_000_000)
+            if self.expires is None or moment < self.expires:
+                found.setdefault(moment, []).append(name)
+        return found
 
     def key(self, key: Key) -> tuple[bytes, ...]:
         """The bytes of a primary key."""
@@ -109,7 +128,8 @@ class Rows:
     def _row(self, block: Block, record: Record) -> Row:
         shape = self.shape
         side: Side = {}
-        row = Row(block.id, self._id(block.id, record, side), block.expires)
+        record, ends = self._ends(record)
+        row = Row(block.id, self._id(block.id, record, side), block.expires, ends=ends)
         rest: Record = {}
         for name, value in record.items():
             column = shape.columns.get(name) if name in shape.fields else None
@@ -127,6 +147,8 @@ class Rows:
                     side.setdefault(name, {})[""] = "absent"
         self._derive(row, record)
         self._check_keys(row)
+        self._check_ends(row)
+        keep_ends(side, ends)
         if block.expires is not None:
             self._check_deadline(block.expires)
             keep_deadline(side, block.expires)
@@ -137,14 +159,43 @@ class Rows:
             )
         return row
 
-    def _check_deadline(self, expires: int) -> None:
-        if expires - time.time() * 1000 > MAX_TTL * 1000:
-            raise Unfit(
-                "its deadline is more than 20 years away, the longest that Cassandra keeps",
-                EXPIRES,
+    def _ends(self, record: Record) -> tuple[Record, dict[str, int]]:
+        """The record without the deadlines of its fields, nor the fields that have ended; and
+        those of the others. Raises Unfit for what is no deadline."""
+        name = self.shape.spec.deadlines
+        if name is None:
+            return record, {}
+        held = record.get(name)
+        if type(held) is not dict:
+            why = (
+                "no record of deadlines" if name in record else "absent, and would come back empty"
             )
-        if expires > self._latest_expiry():
-            raise Unfit(AFTER_2038, EXPIRES)
+            raise Unfit(f"it is {why}", child("", name))
+        ends = {}
+        for field_, moment in held.items():
+            if v.kind_of(moment) is not v.Kind.TIMESTAMP:
+                raise Unfit("a deadline is a timestamp", format_path((name, field_)))
+            ends[field_] = v.nanos_of(moment)
+        now = time.time_ns()
+        gone = {name, *(field_ for field_, at in ends.items() if at <= now)}
+        return (
+            {field_: value for field_, value in record.items() if field_ not in gone},
+            {field_: at for field_, at in ends.items() if field_ not in gone},
+        )
+
+    def _check_ends(self, row: Row) -> None:
+        """Refuse deadlines of what is no cell of its own, and those that no cell can have."""
+        for name, at in row.ends.items():
+            path = format_path((self.shape.spec.deadlines or "", name))
+            column = self.shape.columns.get(name) if name in self.shape.fields else None
+            if column is None or column.role is not Role.REGULAR or name not in row.values:
+                raise Unfit(f"{name} has no cell of its own that could end", path)
+            if not self.shape.side:
+                raise Unfit(f"the table has no column {SIDE} to keep a deadline exactly", path)
+            self._check_moment(-(-at // 1_000_000), path)
+
+    def _check_deadline(self, expires: int) -> None:
+        self._check_moment(expires, EXPIRES)
         static = [column.name for column in self.shape.static]
         if static:
             raise Unfit(
@@ -152,6 +203,14 @@ class Rows:
                 "blocks as well",
                 EXPIRES,
             )
+
+    def _check_moment(self, expires: int, path: str) -> None:
+        if expires - time.time() * 1000 > MAX_TTL * 1000:
+            raise Unfit(
+                "its deadline is more than 20 years away, the longest that Cassandra keeps", path
+            )
+        if expires > self._latest_expiry():
+            raise Unfit(AFTER_2038, path)
 
     def _keep(self, side: Side, row: Row) -> None:
         """Write the side column where there is something to say."""
@@ -296,10 +355,9 @@ class Rows:
                     record[name] = id[shape.id.index(name)]
             if shape.spec.rest is not None and values.get(shape.spec.rest) is not None:
                 self._rest(values[shape.spec.rest], side.get(shape.spec.rest, {}), record)
+            expires = self._ending(values, side, record)
             entries = self.rules.partition(record)
-            return Block(
-                self.id(values), entries, self._deadline(values, side), self._place(values)
-            )
+            return Block(self.id(values), entries, expires, self._place(values))
         except (ValueError, TypeError, RecursionError) as error:
             raise Damaged(f"{type(error).__name__}: {error}") from error
 
@@ -307,29 +365,15 @@ class Rows:
         """The primary key, where the block key does not give it."""
         return [values[name] for name in self.shape.key.columns] if self.shape.located else None
 
-    def _deadline(self, values: Values, side: Side) -> int | None:
-        kept = deadline(side)
-        return self.remaining(values) if kept is None else kept
-
-    def remaining(self, values: Values) -> int | None:
-        """The deadline by what is left of the cells' lives.
-
-        Raises ValueError where only a part of them ends, naming their columns.
-        """
-        lives: dict[str, list[int | None]] = {}
-        for column in self.shape.regular:
-            if values.get(column.name) is not None and ("ttl", column.name) in values:
-                lives[column.name] = numbers(values["ttl", column.name], column)
-        every = [life for cells in lives.values() for life in cells]
-        ends = [life for life in every if life is not None]
-        if not ends:
-            return None
-        if len(ends) < len(every) or max(ends) - min(ends) > 1:
-            names = ", ".join(n for n, cells in lives.items() if set(cells) - {None})
-            raise ValueError(f"cells of {names} expire by themselves, and a block ends as a whole")
-        now = values.get(NOW)
-        since = time.time() * 1000 if now is None else int.from_bytes(now, "big")
-        return (int(since) // 1000 + max(ends)) * 1000
+    def _ending(self, values: Values, side: Side, record: Record) -> int | None:
+        """The deadline of the row; those of fields become one, and what has ended is absent."""
+        found = lives(self.shape, values, deadline(side), kept_ends(side))
+        if (name := self.shape.spec.deadlines) is not None:
+            now = time.time_ns()
+            record[name] = {n: v.instant(at) for n, at in found.ends.items() if at > now}
+            for ended in (n for n, at in found.ends.items() if at <= now):
+                record.pop(ended, None)
+        return found.expires
 
     def id(self, values: Mapping[str, bytes] | Values) -> Value:
         """The block key of a row. Raises ValueError where it can't be read."""
@@ -383,16 +427,6 @@ def _check_key(row: Row, key: Key) -> None:
             raise Unfit(f"the clustering key is over {MAX_KEY:,} bytes", child("", name))
 
 
-def numbers(data: bytes | None, column: Column) -> list[int | None]:
-    """A column's stamp or life, or those of each element of a collection."""
-    if data is None or not column.multicell:
-        return [None if data is None else int.from_bytes(data, "big", signed=True)]
-    return [
-        None if piece is None else int.from_bytes(piece, "big", signed=True)
-        for piece in pieces(data, 4)
-    ]
-
-
 def _joined(parts: list[Value]) -> Value:
     """A block key of the values of its columns."""
     return parts[0] if len(parts) == 1 else parts
@@ -401,32 +435,3 @@ def _joined(parts: list[Value]) -> Value:
 def _is_empty(data: bytes) -> bool:
     """Whether the bytes of a collection or of a type of records hold nothing."""
     return data == b"\0\0\0\0" or not data.strip(b"\xff")
-
-
-def side_of(data: bytes | None) -> Side:
-    """What a side column says; nothing where it is not ours."""
-    if data is None:
-        return {}
-    try:
-        side = json.loads(data)
-    except ValueError:
-        return {}
-    if type(side) is not dict or not all(type(marks) is dict for marks in side.values()):
-        return {}
-    return side
-
-
-def side_text(side: Side) -> bytes:
-    """What lies in a side column."""
-    return json.dumps(side, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def keep_deadline(side: Side, expires: int) -> None:
-    """Tell a deadline by the side column."""
-    side.setdefault("", {})[""] = ["expires", str(expires)]
-
-
-def deadline(side: Side) -> int | None:
-    """The deadline that the side column keeps to the millisecond."""
-    mark = side.get("", {}).get("")
-    return int(mark[1]) if type(mark) is list and mark[0] == "expires" else None

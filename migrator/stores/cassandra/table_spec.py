@@ -26,7 +26,7 @@ LOCATOR = "_locator"
 _NAME = re.compile(r"[A-Za-z0-9_]{1,48}")
 _INDEXES = ("sai", "2i")
 _DECLARING = frozenset(("key", "clustering", "id", "columns", "static", "derived", "types"))
-_OPTIONS = _DECLARING | {"nulls", "indexes", "projections", "rest"}
+_OPTIONS = _DECLARING | {"nulls", "indexes", "projections", "rest", "deadlines"}
 _PROJECTED = frozenset(("name", "key", "clustering", "columns", "derived"))
 
 
@@ -71,6 +71,7 @@ class Spec:
     indexes: Mapping[str, str] = field(default_factory=dict)
     projections: tuple[Projection, ...] = ()
     rest: str | None = None
+    deadlines: str | None = None
 
     @property
     def locator(self) -> str:
@@ -99,7 +100,7 @@ def spec_of(at: At) -> Spec:
     nulls = options.get("nulls", "absent")
     if nulls not in ("absent", "null"):
         raise Refused(f"{at}: nulls is {nulls!r}", hint='it is "absent" or "null"')
-    rest = options.get("rest")
+    rest, deadlines = options.get("rest"), options.get("deadlines")
     types = _types(at, options.get("types"))
     found = Spec(
         at.collection,
@@ -113,6 +114,7 @@ def spec_of(at: At) -> Spec:
         _indexes(at, options.get("indexes")),
         tuple(_projection(at, each) for each in _list(at, options.get("projections"))),
         None if rest is None else _texts(at, "rest", rest)[0],
+        None if deadlines is None else _texts(at, "deadlines", deadlines)[0],
     )
     if found.rest is not None:
         found = _with_rest(at, found, found.rest)
@@ -263,6 +265,13 @@ def _check(at: At, spec: Spec) -> None:
     """Refuse a declaration whose parts do not agree."""
     if SIDE in {*spec.columns, *spec.derived} or spec.rest == SIDE:
         raise _refuse(at, f"{SIDE} is the reserved column, no field")
+    if spec.deadlines is not None:
+        if spec.deadlines in {SIDE, spec.rest, *spec.columns, *spec.derived}:
+            raise _refuse(at, f"deadlines={spec.deadlines!r} is a column, too")
+        if spec.projections:
+            raise _refuse(
+                at, "deadlines= goes with no projections: they would keep what ends in the table"
+            )
     if spec.key is None:
         needed = [n for n in ("static", "projections", "indexes") if getattr(spec, n)]
         if needed:

@@ -24,9 +24,10 @@ from migrator.stores.cassandra.columns_nested import quoted
 from migrator.stores.cassandra.locator import Locator
 from migrator.stores.cassandra.projections import Projected, delete, insert
 from migrator.stores.cassandra.seen import Pristine, ended, lasts, until_seen
+from migrator.stores.cassandra.table_lives import latest, side_text
 from migrator.stores.cassandra.table_read import TableReader, all_columns
-from migrator.stores.cassandra.table_rows import Damaged, Row, Rows, numbers, side_text
-from migrator.stores.cassandra.table_shape import Column, Shape
+from migrator.stores.cassandra.table_rows import Damaged, Row, Rows
+from migrator.stores.cassandra.table_shape import Shape
 from migrator.stores.cassandra.table_spec import SIDE
 from migrator.stores.cassandra.table_wire import UNSET, Name, Statement, Unit, Values, Wire
 
@@ -158,8 +159,18 @@ class TableWriter:
         key = row.key(self._shape.key)
         moved = old.key is not None and old.key != key
         held = frozenset() if moved else old.held
-        values = [row.values.get(name, None if name in held else UNSET) for name in self._columns]
-        full = insert(self._table, self._columns, values, stamp, ttl)
+        apart = row.apart
+        later = {name for names in apart.values() for name in names}
+        values = [
+            UNSET if name in later else row.values.get(name, None if name in held else UNSET)
+            for name in self._columns
+        ]
+        # All of one row, and so one mutation, however many statements.
+        full = [insert(self._table, self._columns, values, stamp, ttl)]
+        full += [
+            update(self._table, self._shape, row, names, stamp, time_to_live(moment))
+            for moment, names in apart.items()
+        ]
         beside = [
             change
             for projected in self._projected
@@ -169,10 +180,10 @@ class TableWriter:
         if moved and old.key is not None:
             turn.append(delete(self._table, self._shape.key.columns, old.key, stamp))
             self._pristine.holds = False
-        together = [*beside, full, *turn]
-        if len(together) == 1 or sum(s.size for s in together) <= BATCH_BYTES:
+        together = [*beside, *full, *turn]
+        if together == full or sum(s.size for s in together) <= BATCH_BYTES:
             return [together]
-        return [*([change] for change in beside), [full], *([turn] if turn else [])]
+        return [*([change] for change in beside), full, *([turn] if turn else [])]
 
     def _stamp(self, old: Old) -> int:
         """A stamp later than what lies there, and than any that was given for it before."""
@@ -201,7 +212,7 @@ class TableWriter:
         names: list[Name] = [("writetime", name) for name in cells]
         whole = whole or bool(self._projected)
         names += all_columns(self._shape) if whole else self._shape.key.columns
-        found = self._reader.by_key([old.key for old in olds], names)
+        found = self._reader.by_key([old.key for old in olds], list(dict.fromkeys(names)))
         for old, values in zip(olds, found, strict=True):
             if values is None:
                 old.key = None if self._locator is None else old.key
@@ -249,13 +260,16 @@ class TableWriter:
                 where=self._where,
                 hint="put the whole block first",
             )
-        before = self._rows.block(old.values)
+        timed = [old.values]
+        self._reader.timed(timed)
+        before = self._rows.block(timed[0])
         entries = {**before.entries, **patch.set}
         for path in patch.unset:
             entries.pop(path, None)
         row = self._rows.row(Block(patch.id, entries, before.expires))
         self._check_static([row])
-        if row.key(self._shape.key) == old.key and not self._projected:
+        alone = not self._projected and self._shape.spec.deadlines is None
+        if row.key(self._shape.key) == old.key and alone:
             self._update(row, old)
         else:
             self._put([(row, old)])
@@ -382,11 +396,6 @@ class TableWriter:
         )
 
 
-def latest(data: bytes | None, column: Column) -> int | None:
-    """The latest of a column's stamps; a collection has one for each of its elements."""
-    return max((stamp for stamp in numbers(data, column) if stamp is not None), default=None)
-
-
 def _signed(stamp: int) -> bytes:
     return stamp.to_bytes(8, "big", signed=True)
 
@@ -397,6 +406,18 @@ def time_to_live(expires: int | None) -> bytes:
         return bytes(4)
     left = -(-(expires - int(time.time() * 1000)) // 1000)
     return max(1, left).to_bytes(4, "big")
+
+
+def update(
+    table: str, shape: Shape, row: Row, names: Sequence[str], stamp: bytes, ttl: bytes
+) -> Statement:
+    """Some columns of a row put with a stamp and a time to live."""
+    set_ = ", ".join(f"{quoted(name)} = ?" for name in names)
+    where = " AND ".join(f"{quoted(name)} = ?" for name in shape.key.columns)
+    return Statement(
+        f"UPDATE {table} USING TIMESTAMP ? AND TTL ? SET {set_} WHERE {where}",  # noqa: S608
+        [stamp, ttl, *(row.values[name] for name in names), *row.key(shape.key)],
+    )
 
 
 def _delete_columns(

@@ -10,6 +10,7 @@ from migrator.exchange import Change, is_still
 from migrator.journal import Journal, Note
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import equal
+from migrator.model.ending import Ending
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value
@@ -228,6 +229,11 @@ class RedisCollection:
         for batch in islice(wire.scan(self._form.pattern, ""), _LOOKED_AT // 1000):
             some += [key for key in batch if self._form.suffix(key) is not None]
         yield from findings.other_types(wire, some, self._form.type)
+
+    @property
+    def ending(self) -> Ending:
+        """The fields that hold deadlines of others: parts of layout ``native``."""
+        return self._form.ending if isinstance(self._form, NativeForm) else {}
 
     def target_findings(self, blocks: int, size: int) -> Iterable[tuple[str, str, str]]:
         """As ``findings``, for a plan that writes so many blocks and bytes here."""

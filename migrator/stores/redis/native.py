@@ -19,6 +19,7 @@ from typing import Any
 from migrator.errors import Refused, Terminal, Transient
 from migrator.model.block import Block
 from migrator.model.canonical import equal
+from migrator.model.ending import Ending
 from migrator.model.json_text import UNFIT
 from migrator.model.path import escape
 from migrator.model.rules import CorruptBlock, Representation, assemble
@@ -187,6 +188,11 @@ class NativeForm(OneKey):
     def with_deadlines(self) -> bool:
         """Whether the deadlines of single fields are a part."""
         return bool(self._deadlines)
+
+    @property
+    def ending(self) -> Ending:
+        """The parts of deadlines, and the hashes that they are of."""
+        return {part.field: of.field for part, of in self._deadlines}
 
     @property
     def with_all_deadlines(self) -> bool:
