@@ -61,9 +61,9 @@ def _refuse(project: Project, run: Run) -> None:
     for route in project.routes(run.revision, frozen_plan(run)):
         if route.changes_key or route.gathers or route.spreads:
             raise Refused(
-                f"{run.revision} changes the keys of {route.cls}, and no gateway follows that",
+                f"{run.revision} changes the keys of {route.cls}: no gateway reads its mirror",
                 where=route.cls,
-                hint="let the application read the new side by its own driver",
+                hint=f"compare what they read instead:  migrator shadow {run.revision} --share 5%",
             )
         if doubts := ShadowReads(project.control, run.id).doubts(route.cls):
             raise Refused(doubts, hint=f"compare all of it:  migrator verify {run.revision}")

@@ -17,7 +17,7 @@ from migrator.model.canonical import encode
 from migrator.model.json_text import from_text, load, to_text
 from migrator.model.move import At
 from migrator.model.value import Record, Value
-from migrator.ports import Collection
+from migrator.ports import Capabilities, Collection
 from migrator.retry import Retry
 from migrator.route import Route
 
@@ -31,7 +31,7 @@ class Locator:
 
     def __init__(self, route: Route, run: str, retry: Retry) -> None:
         name = journal_name(run, route.number, "locator")
-        at = At(route.move.target.store, name)
+        at = At(route.move.target.store, name, layout=_layout(route.target_store.capabilities))
         self._collection: Collection = route.target_store.collection("Locator", at)
         self._retry = retry
 
@@ -68,6 +68,14 @@ class Locator:
             self._collection.write(blocks[start : start + _AT_ONCE])
         for start in range(0, len(gone), _AT_ONCE):
             self._collection.delete(gone[start : start + _AT_ONCE])
+
+
+def _layout(can: Capabilities) -> str | None:
+    """The store's default layout, where that need not be told what its columns are."""
+    if not can.layouts[can.default_layout].typed:
+        return None
+    plain = (name for name, facts in can.layouts.items() if facts.by_key and not facts.typed)
+    return next(plain, None)
 
 
 def _id(side: str, key: Value) -> str:

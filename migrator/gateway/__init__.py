@@ -7,7 +7,7 @@ games.update("2345", {"secondPlayer": Ref("Player", "ann")}, expected=game.versi
 """
 
 from migrator.gateway.aio import AsyncGateway
-from migrator.gateway.errors import Behind, Conflict, Stopped
+from migrator.gateway.errors import Behind, Conflict, Rekeyed, Stopped
 from migrator.gateway.follower import Terms
 from migrator.gateway.gateway import ANY, Expected, Found, Gateway
 
@@ -19,6 +19,7 @@ __all__ = [
     "Expected",
     "Found",
     "Gateway",
+    "Rekeyed",
     "Stopped",
     "Terms",
 ]

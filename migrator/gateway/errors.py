@@ -13,5 +13,10 @@ class Stopped(Waiting):
     """Writes are stopped for now, for longer than a write may wait. Nothing was written."""
 
 
+class Rekeyed(Refused):
+    """The sides were swapped, and aggregates lie under the keys of the other shape now, which do
+    not follow from those of this gateway's. Nothing was written."""
+
+
 class Behind(Waiting):
     """The write is done and acknowledged; that the mirror holds it was not seen in time."""

@@ -14,16 +14,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, TypeAlias, TypeVar
 
-from migrator.errors import DoesNotFit, Failed, Refused, Terminal, Transient
+from migrator.errors import Failed, Refused, Terminal, Transient
 from migrator.exchange import Amending, Change, Exchanging, TooMuch
 from migrator.gateway import changes
 from migrator.gateway.errors import Behind, Conflict
 from migrator.gateway.follower import Moved, Terms
+from migrator.gateway.level import Before, is_level
 from migrator.gateway.noting import Noting
 from migrator.gateway.opened import Opened, Sides
 from migrator.gateway.sending import Sending
 from migrator.model.block import Address, Aggregate, Block, join, name
-from migrator.model.diff import same_block
 from migrator.model.path import lookup, parse_path
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Record, Value
@@ -87,9 +87,10 @@ class Gateway:
         """Follow a class. ``config`` is ``migrator.toml``, by default the nearest one above.
 
         Where a revision changes the shape, ``shape`` says whether the application speaks that of
-        its source or of its target, whichever side is the primary. ``shadow`` is the share of
-        reads that are made on both sides while they are to be compared, by default the settings'.
-        Raises Refused where no revision moves the class, or where its move changes keys.
+        its source or of its target, whichever side is the primary; where it changes keys, that of
+        whose keys. ``shadow`` is the share of reads that are made on both sides while they are to
+        be compared, by default the settings'. Raises Refused where no revision moves the class, or
+        where its move regroups it.
         """
 
         def open_() -> Opened:
@@ -129,7 +130,10 @@ class Gateway:
     # ------------------------------------------------------------------ reading
 
     def get(self, id: Value) -> Found | None:
-        """The aggregate of a key, None where there is none."""
+        """The aggregate of a key, None where there is none.
+
+        As all calls, it raises Rekeyed where a swap of the sides changed the keys.
+        """
         here = self._here
         standing = here.follower.standing
         sides, shared = here.sides(standing), here.mirrored.take(id)
@@ -141,7 +145,7 @@ class Gateway:
             if shared := shared or here.mirrored.take(id):
                 version = None if found is None else partial(_version, found)
                 shared.answered(version, there=found is not None)
-        here.shadows.offer(id)
+        here.shadows.offer(sides.key(id))
         return found
 
     def get_entries(self, id: Value, paths: Sequence[str]) -> dict[str, Value] | None:
@@ -166,11 +170,11 @@ class Gateway:
             given = None if read is None else _picked(read, entries, where)
             if shared := shared or here.mirrored.take(id):
                 shared.answered(None, there=given is not None)
-        here.shadows.offer(id)
+        here.shadows.offer(id)  # not translated: the primary's own key
         return given
 
     def _read(self, here: Opened, sides: Sides, id: Value) -> Block | None:
-        (block,) = Retry(here.follower.terms.bound)(sides.primary.read, [id])
+        (block,) = Retry(here.follower.terms.bound)(sides.primary.read, [sides.key(id)])
         return block
 
     # ------------------------------------------------------------------ writing
@@ -190,6 +194,7 @@ class Gateway:
         """
         here = self._here
         new = Aggregate(id, changes.record_of(value, name(here.cls, id)), expires)
+        before = self._before(here, id, wait)
 
         def whole(sides: Sides) -> bool:
             if sides.translates:
@@ -206,7 +211,7 @@ class Gateway:
             except TooMuch:
                 if expected is not ANY or not self._send(here, id, whole):
                     raise
-        return self._done(here, Found(id, value, expires), wait)
+        return self._done(here, Found(id, value, expires), before)
 
     def update(
         self,
@@ -231,11 +236,12 @@ class Gateway:
             value = changes.updated(there.value, set or {}, remove, where)
             return Aggregate(id, value, there.expires)
 
+        before = self._before(here, id, wait)
         fields = changes.top_fields(set or {}, where)
         found = None
         if fields and not remove and expected is ANY:
             found = self._amend(here, id, fields, {})
-        return self._done(here, found or self._change(here, id, change, expected), wait)
+        return self._done(here, found or self._change(here, id, change, expected), before)
 
     def append(
         self, id: Value, path: str, item: Value, *, expected: Expected = ANY, wait: bool = False
@@ -253,19 +259,22 @@ class Gateway:
             value = changes.appended(there.value, path, item, where)
             return Aggregate(id, value, there.expires)
 
+        before = self._before(here, id, wait)
         fields = changes.top_fields({path: item}, where)
         found = self._amend(here, id, {}, fields, once=True) if fields and expected is ANY else None
         done = found or self._change(here, id, change, expected, once=True)
-        return self._done(here, done, wait)
+        return self._done(here, done, before)
 
     def delete(self, id: Value, *, expected: Expected = ANY, wait: bool = False) -> None:
         """Remove an aggregate; one that is not there is no error, unless it was expected."""
         here = self._here
+        before = self._before(here, id, wait)
 
         def whole(sides: Sides) -> bool:
-            (block,) = sides.primary.read([id]) if not sides.by_key else (Block(id, {}),)
+            key = sides.key(id)
+            (block,) = sides.primary.read([key]) if not sides.by_key else (Block(key, {}),)
             if block is not None:
-                sides.primary.delete([Address(id, block.place)])
+                sides.primary.delete([Address(key, block.place)])
             return True
 
         def remove(sides: Sides) -> bool:
@@ -278,8 +287,8 @@ class Gateway:
                 if expected is not ANY:
                     raise
                 self._send(here, id, whole, deleted=True)
-        if wait:
-            self._wait(here, id)
+        if before is not None:
+            self._wait(here, id, before)
 
     # ------------------------------------------------------------------ how a write is sent
 
@@ -307,14 +316,23 @@ class Gateway:
     ) -> T:
         follower = here.follower
         until = time.monotonic() + follower.terms.bound
+        begun = False  # whether something of it may have been carried out
         while True:
             with follower.writing(until) as standing:
                 sides = here.sides(standing)
-                noting = Noting(sides.brackets, id, deleted)
+                if begun and sides.elsewhere:
+                    raise Transient(
+                        "the sides were swapped while it was written, and their keys differ; it is "
+                        "not known whether this was carried out",
+                        where=name(here.cls, id), unknown=True,
+                        hint=f"read it by the keys of the {sides.primary_side}",
+                    )  # fmt: skip
+                noting = Noting(sides.brackets, sides.key(id), deleted)
                 sending = Sending(follower, standing, noting, once, until - time.monotonic())
                 try:
                     return sending.send(write, sides)
                 except Moved:
+                    begun = begun or sending.sent
                     if time.monotonic() >= until:
                         raise Transient(
                             f"it was not written within {follower.terms.bound:g} s",
@@ -326,6 +344,7 @@ class Gateway:
                     # A store's own fence refuses before this gateway has seen that it is up.
                     if not follower.look(standing):
                         raise
+                    begun = begun or sending.doubtful
 
     def _amend(
         self,
@@ -365,7 +384,8 @@ class Gateway:
         sent: list[Found] = []
 
         def try_(sides: Sides) -> Found | None:
-            (held,) = sides.primary.read([id])
+            key = sides.key(id)
+            (held,) = sides.primary.read([key])
             found = _found(here, sides, held)
             if sent and found is not None and found.version == sent[-1].version and not once:
                 return found
@@ -387,7 +407,7 @@ class Gateway:
                     "which layouts can",
                 )
             sent[:] = [after]
-            return after if sides.primary.exchange(id, held, made) else None
+            return after if sides.primary.exchange(key, held, made) else None
 
         for attempt in range(_TRIES):
             done = self._send(here, id, try_, once=once, deleted=deleted)
@@ -402,18 +422,29 @@ class Gateway:
 
     # ------------------------------------------------------------------ waiting for both sides
 
-    def _done(self, here: Opened, found: Found, wait: bool) -> Found:
-        if wait:
-            self._wait(here, found.id)
+    def _before(self, here: Opened, id: Value, wait: bool) -> Before | None:
+        """What ``wait`` has to know before a write: where else the aggregate may lie until then."""
+        if not wait:
+            return None
+        sides = here.sides(here.follower.standing)
+        if not sides.mirrored or not sides.route.changes_key or sides.elsewhere:
+            return Before(sides.primary_side)
+        held = self._read(here, sides, id)
+        return Before(sides.primary_side, sides.led(sides.primary_side, held))
+
+    def _done(self, here: Opened, found: Found, before: Before | None) -> Found:
+        if before is not None:
+            self._wait(here, found.id, before)
         return found
 
-    def _wait(self, here: Opened, id: Value) -> None:
+    def _wait(self, here: Opened, id: Value, before: Before) -> None:
         """Until both sides hold the same under a key."""
         until = time.monotonic() + here.follower.terms.bound
         pause = 0.001
         while True:
             sides = here.sides(here.follower.standing)
-            if not sides.mirrored or self._equal(sides, id):
+            # Before a swap that changed the keys all that was written had come over.
+            if not sides.mirrored or sides.elsewhere or is_level(sides, id, before):
                 return
             if time.monotonic() > until:
                 raise Behind(
@@ -424,17 +455,6 @@ class Gateway:
                 )
             time.sleep(pause)
             pause = min(0.05, pause * 2)
-
-    def _equal(self, sides: Sides, id: Value) -> bool:
-        retry = Retry(1.0)
-        (source,) = retry(sides.route.source.read, [id])
-        (target,) = retry(sides.route.target.read, [id])
-        if source is None or target is None:
-            return source is target
-        try:
-            return all(same_block(target, made) for made in sides.route.expected(source))
-        except (CorruptBlock, DoesNotFit):
-            return False
 
 
 _gateways: weakref.WeakSet[Gateway] = weakref.WeakSet()
@@ -463,7 +483,7 @@ def _found(here: Opened, sides: Sides, block: Block | None) -> Found | None:
         aggregate = sides.seen(block)
     except CorruptBlock as error:
         raise Failed(f"it can't be read: {error}", where=name(here.cls, block.id)) from None
-    return Found(block.id, aggregate.value, aggregate.expires)
+    return Found(aggregate.id, aggregate.value, aggregate.expires)
 
 
 def _version(found: Found) -> str:

@@ -13,15 +13,17 @@ from migrator import revisions
 from migrator.bootstrap import Stores
 from migrator.errors import DoesNotFit, MigratorError, Refused
 from migrator.exchange import exchanges_alone
+from migrator.gateway.errors import Rekeyed
 from migrator.gateway.follower import Follower, Terms
 from migrator.gateway.mirrored import MirrorReading
 from migrator.gateway.shadowing import ShadowReading
 from migrator.journal import OTHER, Bracketed, Brackets, journal_name, note_of
 from migrator.model.block import Aggregate, Block, cut, join
+from migrator.model.canonical import equal
 from migrator.model.diff import differences
 from migrator.model.epoch import from_text, overtakes
 from migrator.model.phase import Phase
-from migrator.model.rules import Representation
+from migrator.model.rules import CorruptBlock, Representation
 from migrator.model.value import Value
 from migrator.planning.file import decode_plan
 from migrator.planning.inference import as_planned
@@ -43,6 +45,7 @@ class Sides:
     mirrored: bool
     run: str = ""
     shape: str | None = None
+    revision: str = ""
 
     @cached_property
     def primary(self) -> Collection:
@@ -100,7 +103,12 @@ class Sides:
 
     @cached_property
     def mirror_speaks(self) -> bool:
-        """Whether the mirror holds the shape that the application speaks: it can answer alone."""
+        """Whether the mirror holds the shape that the application speaks: it can answer alone.
+
+        Not where keys change: it is the primary's that are pinned, and set aside.
+        """
+        if self.route.changes_key:
+            return False
         return self.route.translation.identity or self.shape == OTHER[self.primary_side]
 
     @cached_property
@@ -120,7 +128,9 @@ class Sides:
             return there
         if self.shape == "target":
             return self._forward(there)
-        return self.route.translation.backward(there, self._old(held.id))
+        translation = self.route.translation
+        key = translation.key_back(held.id) if self.rekeys else held.id
+        return translation.backward(there, self._old(key))
 
     def stored(self, new: Aggregate, held: Block | None) -> Block:
         """The block of the primary for an aggregate in the application's shape.
@@ -136,6 +146,9 @@ class Sides:
         else:
             made = self._forward(new)
             back = translation.backward(made, self._old(new.id))
+        if not equal(new.id, back.id):
+            raise DoesNotFit("its key would come back changed", key=new.id, path="(key)",
+                             where=self.route.name(new.id))  # fmt: skip
         for difference in differences(new.value, back.value):
             raise DoesNotFit(
                 f"it would come back changed: {difference.text(masked=True)}",
@@ -143,6 +156,48 @@ class Sides:
                 hint="the move of this class does not keep that; see:  migrator show",
             )  # fmt: skip
         return cut(made, self.rules)
+
+    # ------------------------------------------------------------------ the other side's keys
+
+    @cached_property
+    def rekeys(self) -> bool:
+        """Whether the primary has other keys than the application calls with."""
+        return self.route.changes_key and self.translates
+
+    @cached_property
+    def elsewhere(self) -> bool:
+        """Whether nothing but the aggregate tells under which key of the primary it lies."""
+        return self.rekeys and not self.route.translation.key_alone
+
+    def key(self, id: Value) -> Value:
+        """The primary's key of an aggregate. Raises Rekeyed where it is not known, DoesNotFit for
+        what can be no key of the application's shape."""
+        if not self.rekeys:
+            return id
+        if self.elsewhere:
+            raise Rekeyed(
+                f"revision {self.revision} changed its keys, and they are those of its "
+                f"{self.primary_side} now; nothing was written",
+                where=self.route.name(id),
+                hint=f'call by those:  Gateway.open("{self.route.cls}", '
+                f'revision="{self.revision}", shape="{self.primary_side}")',
+            )
+        translation = self.route.translation
+        return translation.key_onward(id) if self.shape == "source" else translation.key_back(id)
+
+    def led(self, side: str, held: Block | None) -> list[Value]:
+        """The keys of the other side that a block of one leads to; none for one that leads nowhere.
+
+        Nothing but what it holds is needed for that.
+        """
+        if held is None:
+            return []
+        try:
+            if side == "source":
+                return [made.id for made in self.route.expected(held)]
+            return self.route.sources(held)
+        except (CorruptBlock, DoesNotFit, Refused):
+            return []
 
     def _forward(self, old: Aggregate) -> Aggregate:
         (new,) = self.route.translation.forward(old)
@@ -264,7 +319,7 @@ class Opened:
             route = self._routes[key] = self._route(revision)
         mirrored = bool(standing.run) and standing.live and not standing.phase.ended
         begun = standing.phase.rank >= Phase.DUAL_WRITE.rank
-        return Sides(route, side, mirrored and begun, standing.run, self._shape)
+        return Sides(route, side, mirrored and begun, standing.run, self._shape, revision)
 
     def _where(self, standing: Standing) -> tuple[str, str]:
         """The revision whose ends matter, and the side that decides."""
@@ -303,15 +358,16 @@ class Opened:
         number, move = next((i, m) for i, m in enumerate(moves) if m.cls == self.cls)
         assert move.source is not None  # the graph fills it in
         route = open_route(number, move, move.source, self.stores.get)
-        if route.changes_key or route.gathers or route.spreads:
+        if route.gathers or route.spreads:
             raise Refused(
-                f"revision {revision} changes the keys of {self.cls}, and no gateway follows that",
+                f"revision {revision} regroups {self.cls}, and no gateway follows that",
                 where=self.cls,
                 hint="let the application write by its own driver, and tell it at the swap: --hook",
             )
         if not route.translation.identity and self._shape not in ("source", "target"):
             raise Refused(
-                f"revision {revision} changes its shape", where=self.cls,
+                f"revision {revision} changes its {'keys' if route.changes_key else 'shape'}",
+                where=self.cls,
                 hint="say whose shape this application speaks, source or target:  Gateway.open"
                 f'("{self.cls}", revision="{revision}", shape="source"), or  '
                 f"migrator serve {self.cls} --revision {revision} --shape source",

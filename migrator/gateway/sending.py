@@ -32,6 +32,12 @@ class Sending(Retry):
         self._noting = noting
         self._once = once
         self._doubtful = False
+        self.sent = False
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a request's outcome was unknown, though a later one may have been refused."""
+        return self._doubtful
 
     def _may_send(self) -> None:
         self._follower.check_lease()
@@ -56,6 +62,7 @@ class Sending(Retry):
         lapses = self._follower.check(self._standing)
         try:
             with self._noting:
+                self.sent = True
                 done = write(sides)
                 if not done:
                     self._noting.undone()

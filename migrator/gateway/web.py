@@ -29,7 +29,7 @@ from starlette.routing import Route
 from migrator.errors import DoesNotFit, MigratorError, Refused, Transient, Waiting
 from migrator.gateway.aio import AsyncGateway
 from migrator.gateway.changes import refuse_odd
-from migrator.gateway.errors import Behind, Conflict, Stopped
+from migrator.gateway.errors import Behind, Conflict, Rekeyed, Stopped
 from migrator.gateway.gateway import ANY, Found
 from migrator.model.json_text import native, to_json
 from migrator.model.tags import lower, raise_
@@ -370,9 +370,12 @@ def _told(
 def _failed(error: MigratorError) -> Response:
     """An error as status and JSON; ``unknown`` is true where a write may have been carried out."""
     again = {"Retry-After": "1"}
+    headers: dict[str, str]
     match error:
         case Conflict():
             status, word, headers = 409, "conflict", {}
+        case Rekeyed():
+            status, word, headers = 421, "rekeyed", {}
         case Stopped():
             status, word, headers = 503, "stopped", again
         case Behind():

@@ -246,6 +246,25 @@ class Translation:
         with self._named(mirror_id, self.move.cls):
             return [self._lens.whole_of(_back(self._divided[2], new, None))]
 
+    @cached_property
+    def key_alone(self) -> bool:
+        """Whether each side's key follows from the other's, whatever the aggregate holds."""
+        return all(isinstance(step, Evolution) and step.key_alone for step in self.chain)
+
+    def key_onward(self, id: Value) -> Value:
+        """The mirror key of a source key, where ``key_alone``. Raises DoesNotFit."""
+        with self._named(id, self.move.source_cls):
+            for step in self._divided[0]:
+                id = step.onward(id)
+            return id
+
+    def key_back(self, mirror_id: Value) -> Value:
+        """The source key of a mirror key, where ``key_alone``. Raises DoesNotFit."""
+        with self._named(mirror_id, self.move.cls):
+            for step in reversed(self._divided[0]):
+                mirror_id = step.back(mirror_id)
+            return mirror_id
+
     # ------------------------------------------------------------------ what is told of it
 
     @cached_property

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from migrator.errors import Terminal
-from migrator.journal import Bracketed, Fenced, Followed, Journal
+from migrator.journal import Fenced, Followed, Journal
 from migrator.model.plan import Finding, MovePlan, Plan, Severity
 from migrator.planning.file import sealed
 from migrator.ports import Collection
@@ -34,7 +34,7 @@ def _findings(route: Route, made: Plan) -> Iterator[Finding]:
     if route.gathers or route.spreads:
         yield tell("error", "E131", "it regroups aggregates: such a move is carried out at rest")
     elif route.changes_key:
-        yield from (tell(*told) for told in _keys_change(route))
+        yield tell("note", "N136", _keys_change(route))
     if route.move.archive is not None:
         yield tell("error", "E132", "a move with an archive is carried out at rest")
     if not (planned := made.moves[route.number]).fresh:
@@ -66,20 +66,14 @@ def _occupied(route: Route, planned: MovePlan) -> Finding:
     )  # fmt: skip
 
 
-def _keys_change(route: Route) -> Iterator[tuple[Severity, str, str]]:
-    yield (
-        "note",
-        "N136",
-        f"its keys change: a locator beside {route.move.target} notes which go together",
+def _keys_change(route: Route) -> str:
+    noted = f"its keys change: a locator beside {route.move.target} notes which go together"
+    if route.translation.key_alone:
+        return noted
+    return (
+        f"{noted}; they follow what aggregates hold, so a gateway answers calls by the keys of one "
+        "side, and only while that is the primary"
     )
-    for side in (route.source, route.target):
-        if isinstance(side, Bracketed):
-            yield (
-                "error",
-                "E131",
-                f"{side.at}: only what gateways write there is followed, and none follows a move "
-                "that changes keys: such a move is carried out at rest",
-            )
 
 
 def _told(side: Collection, journal: Journal) -> list[tuple[str, str, str]]:

@@ -130,6 +130,10 @@ class Writer:
         assert not error.exists(), error.read_text()
         return self._history.read_text().count("\n")
 
+    def begun(self) -> set[str]:
+        """All keys that it wrote, or was about to."""
+        return {json.loads(line)[0] for line in self._history.read_text().splitlines()}
+
     def acknowledged(self) -> dict[str, object]:
         """What it was told last for each key, but the one it was at when it was killed."""
         rows = [json.loads(line) for line in self._history.read_text().splitlines()]

@@ -12,11 +12,15 @@ from migrator import (
     ChangeId,
     Convert,
     Drop,
+    Id,
     Integer,
     Move,
     Nest,
     Ref,
+    ReKey,
     Rename,
+    Shard,
+    Template,
 )
 from migrator.errors import DoesNotFit, Terminal
 from migrator.model.block import Aggregate
@@ -184,3 +188,46 @@ def test_key_and_identifier_agree_in_value_and_kind(
 ) -> None:
     assert key_agrees(Aggregate(id, value), "id") is agrees
     assert key_agrees(Aggregate(id, {"a": value}), "a.id") is agrees
+
+
+ALONE = [
+    [ReKey([Shard(4), Id()])],
+    [ReKey(Template("{s:02}.{}", {"s": Shard(16)}))],
+    [ReKey("GAME#{}"), Nest("n", {"a": "b"}), ReKey(["{}", Shard(3)], keep="was")],
+    [Rename("a", "c")],
+]
+
+
+@pytest.mark.parametrize("evolve", ALONE)
+def test_keys_that_follow_from_one_another_do_so_without_the_aggregate(
+    evolve: list[object],
+) -> None:
+    made = translation(*evolve)
+    assert made.key_alone
+    for id in ("mary", "", "a#b.c"):
+        (new,) = made.forward(Aggregate(id, {"b": 1}))
+        assert equal(made.key_onward(id), new.id)
+        assert made.key_back(new.id) == id
+
+
+def test_a_key_that_none_leads_to_is_refused_where_keys_follow_from_one_another() -> None:
+    made = translation(ReKey([Shard(4), Id()]))
+    (new,) = made.forward(player())
+    assert isinstance(new.id, list)
+    for wrong in ("mary", [9, "mary"], [new.id[0], "mary", "x"]):
+        with pytest.raises(DoesNotFit, match="Player:"):
+            made.key_back(wrong)
+
+
+@pytest.mark.parametrize(
+    "evolve",
+    [
+        ChangeId("score", keep="was"),
+        ReKey(["score", Id()]),
+        ReKey([Shard(4, "score"), Id()]),
+        ReKey("score", was="id"),
+        ReKey(Shard(4), keep="was"),
+    ],
+)
+def test_keys_that_follow_values_do_not_follow_from_one_another(evolve: object) -> None:
+    assert not translation(evolve).key_alone

@@ -77,6 +77,19 @@ class Evolution(ABC):
         return new if value is new.value else Aggregate(new.id, value, new.expires)
 
     @property
+    def key_alone(self) -> bool:
+        """Whether each identifier follows from the other, whatever the aggregate holds."""
+        return not self.changes_key
+
+    def onward(self, id: Value) -> Value:
+        """The new identifier of an old one, where ``key_alone``. Raises DoesNotFit."""
+        return id
+
+    def back(self, id: Value) -> Value:
+        """The old identifier of a new one, where ``key_alone``. Raises DoesNotFit."""
+        return id
+
+    @property
     def archives(self) -> bool:
         """Whether ``residue`` may give something, for which the move then needs a place."""
         return False

@@ -144,6 +144,23 @@ class ReKey(Evolution):
             way = f"; the old identifier was {self._was.describe()}"
         return f"identify by {self._key.describe()}{way}"
 
+    @property
+    def key_alone(self) -> bool:
+        """As declared by Evolution."""
+        return self._key.by_id and self._key.holds_id
+
+    def onward(self, id: Value) -> Value:
+        """As declared by Evolution."""
+        with named(id):
+            return identifying(self._key.of(id, {}), "(key)")
+
+    def back(self, id: Value) -> Value:
+        """As declared by Evolution."""
+        with named(id):
+            was = identifying(self._key.identifier(id), "(key)")
+            agree(self._key.of(was, {}), id, self._key.describe())
+            return was
+
     def forward(self, old: Aggregate) -> Aggregate:
         """As declared by Evolution; the result has another identifier."""
         with named(old.id):

@@ -41,6 +41,11 @@ class KeyPart(ABC):
         """Whether the identifier so far can be read back from what is made."""
         return False
 
+    @property
+    def by_id(self) -> bool:
+        """Whether it is made of the identifier so far alone, whatever the aggregate holds."""
+        return False
+
     def identifier(self, made: Value) -> Value:
         """The identifier so far, found again in what was made of it; ABSENT where it is not."""
         return ABSENT
@@ -82,6 +87,10 @@ class Id(KeyPart):
 
     @property
     def holds_id(self) -> bool:
+        return True
+
+    @property
+    def by_id(self) -> bool:
         return True
 
     def identifier(self, made: Value) -> Value:
@@ -154,6 +163,10 @@ class Shard(KeyPart):
             )
         return zlib.crc32(str(found).encode("utf-8", "surrogatepass")) % self.count
 
+    @property
+    def by_id(self) -> bool:
+        return self.path is None
+
     def describe(self) -> str:
         return f"a shard of {self.count} by {self.path or 'the old identifier'}"
 
@@ -204,6 +217,10 @@ class Template(KeyPart):
     def holds_id(self) -> bool:
         return any(isinstance(part, Id) for _, part, _ in self._pieces)
 
+    @property
+    def by_id(self) -> bool:
+        return all(part is None or part.by_id for _, part, _ in self._pieces)
+
     @cached_property
     def _shape(self) -> re.Pattern[str]:
         """What finds the identifier in a text; each part but the identifier as short as it goes."""
@@ -235,6 +252,10 @@ class _Composite(KeyPart):
     @property
     def holds_id(self) -> bool:
         return any(part.holds_id for part in self.parts)
+
+    @property
+    def by_id(self) -> bool:
+        return all(part.by_id for part in self.parts)
 
     def identifier(self, made: Value) -> Value:
         if type(made) is list and len(made) == len(self.parts):

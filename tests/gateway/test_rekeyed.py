@@ -1,0 +1,213 @@
+"""A move that changes keys: an application calls by the keys of its shape, on either side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator import commands
+from migrator.errors import DoesNotFit, Refused, Transient
+from migrator.gateway import Conflict, Gateway, Rekeyed
+from migrator.gateway.follower import Moved
+from migrator.gateway.sending import Sending
+from migrator.model.block import Aggregate, Block, cut
+from migrator.model.phase import Phase
+from migrator.model.value import Record
+from tests.engine.games import SETTINGS
+from tests.gateway.kit import Owner, until
+from tests.gateway.test_live import begin, held, mirroring
+from tests.gateway.test_serve import LISTEN, Served, at, end, start
+from tests.gateway.test_shape import cut_over, mirror, speaking
+
+SCRIPT = '''"""Other keys."""
+
+from migrator import *
+
+revision, down_revision = "0001", None
+
+move = Move("Game", source=At("old", "games"), target=At("new", "games"), evolve=[{evolve}])
+'''
+BY_PLACE = "ChangeId('place', stays='id')"
+SHARDED = "ReKey([Shard(16), Id()])"
+
+
+def game(place: str, n: int = 0) -> Record:
+    return {"id": "1", "place": place, "n": n, "rounds": []}
+
+
+def make(root: Path, evolve: str) -> Path:
+    (root / "migrations").mkdir()
+    (root / "migrations" / "0001_keys.py").write_text(SCRIPT.format(evolve=evolve))
+    config = root / "migrator.toml"
+    config.write_text(SETTINGS)
+    return config
+
+
+@pytest.fixture
+def config(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    return make(tmp_path, getattr(request, "param", BY_PLACE))
+
+
+@pytest.fixture
+def owner(config: Path) -> Iterator[Owner]:
+    with commands.Project(config, "test") as project:
+        (route,) = project.routes("0001")
+        route.source.create()
+        owner = Owner(project)
+        route.target.create()
+        owner.route, owner.config = route, config
+        yield owner
+
+
+def test_it_is_called_by_the_keys_of_the_side_that_decides(owner: Owner) -> None:
+    with speaking(owner, "source") as old, speaking(owner, "target") as new:
+        old.put("1", game("a"))
+        found = old.append("1", "rounds", "q4")
+        with pytest.raises(Rekeyed, match="those of its source now; nothing was written") as told:
+            new.get("a")
+        assert 'shape="source"' in told.value.hint
+        cut_over(owner, old, new)
+        calls = [
+            lambda: old.get("1"), lambda: old.get_entries("1", ["n"]),
+            lambda: old.put("1", game("b")), lambda: old.update("1", {"n": 2}),
+            lambda: old.append("1", "rounds", 1), lambda: old.delete("1"),
+            lambda: old.put("1", game("b"), wait=True),
+            lambda: old.put("2", game("b"), expected=None),
+        ]  # fmt: skip
+        for call in calls:
+            with pytest.raises(Rekeyed, match="those of its target now; nothing was written"):
+                call()
+        assert held(owner.route.target) == {"a": {**game("a"), "rounds": ["q4"]}}
+        # A version is that of the content, by whatever key it was read.
+        assert new.get("a").version == found.version
+        assert new.update("a", {"n": 1}, expected=found.version).value["n"] == 1
+        with pytest.raises(Conflict):
+            new.delete("a", expected=found.version)
+        new.delete("a")
+        assert new.get("a") is None
+
+
+def test_a_write_that_waits_under_the_fence_is_not_carried_out_by_the_old_key(
+    owner: Owner,
+) -> None:
+    with speaking(owner, "source") as old:
+        old.put("1", game("a"))
+        owner.arm()
+        owner.fence()
+        told: list[BaseException] = []
+
+        def write() -> None:
+            try:
+                old.update("1", {"n": 1})
+            except Refused as error:
+                told.append(error)
+
+        writing = threading.Thread(target=write)
+        writing.start()
+        mirror(owner)
+        owner.flip("target")
+        owner.release()
+        writing.join()
+        assert [type(error) for error in told] == [Rekeyed]
+        assert held(owner.route.source) == {"1": game("a")}
+        assert held(owner.route.target) == {"a": game("a")}
+
+
+def test_what_may_have_been_written_before_a_swap_is_told_as_unknown(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+
+    def send(self: Sending, *_: object) -> None:
+        self.sent = True
+        begun.set()
+        raise Moved
+
+    with speaking(owner, "source") as old:
+        monkeypatch.setattr(Sending, "send", send)
+        told: list[Transient] = []
+
+        def write() -> None:
+            try:
+                old.put("1", game("a"))
+            except Transient as error:
+                told.append(error)
+
+        writing = threading.Thread(target=write)
+        writing.start()
+        begun.wait()
+        owner.hold()
+        owner.flip("target")
+        owner.release()
+        writing.join()
+        (error,) = told
+        assert error.unknown
+        assert "keys differ" in error.what
+
+
+@pytest.mark.parametrize("config", [SHARDED], indirect=True)
+def test_keys_that_follow_from_one_another_are_translated_on_both_sides(owner: Owner) -> None:
+    (key,) = (made.id for made in owner.route.expected(_block(owner)))
+    with speaking(owner, "source") as old, speaking(owner, "target") as new:
+        first = old.put("1", game("a"), expected=None)
+        mirror(owner)
+        assert new.get(key).id == key
+        assert new.update(key, {"n": 1}, expected=first.version).id == key
+        assert old.get("1").value["n"] == 1
+        assert new.get_entries(key, ["n", "place"]) == {"n": 1, "place": "a"}
+        wrong = [(key[0] + 1) % 16, "1"]
+        with pytest.raises(DoesNotFit, match="identifier is not"):
+            new.put(wrong, game("a"))
+        cut_over(owner, old, new)
+        assert old.append("1", "rounds", "q4").id == "1"
+        assert old.get("1").value == {**game("a", 1), "rounds": ["q4"]}
+        assert new.get(key).value == old.get("1").value
+        old.put("2", game("b"), expected=None)
+        with pytest.raises(Conflict):
+            old.put("2", game("c"), expected=None)
+        old.delete("1")
+        assert [id[1] for id in (block.id for block in owner.route.target.sample(9))] == ["2"]
+        assert new.get(key) is None
+
+
+def _block(owner: Owner) -> Block:
+    return cut(Aggregate("1", game("a")), owner.route.source.at.rules("Game"))
+
+
+def test_waiting_for_both_sides_waits_until_nothing_is_left_under_the_old_key(
+    config: Path,
+) -> None:
+    with commands.Project(config, "test") as project:
+        (route,) = project.routes("0001")
+        route.source.create()
+        begin(project)
+    with Gateway.open("Game", config, "test", revision="0001", shape="source") as games:
+        until(lambda: games._here.follower.standing.phase is Phase.SHADOW_READ)
+        with mirroring(config):
+            games.put("1", game("a"), wait=True)
+            assert held(route.target) == {"a": game("a")}
+            games.update("1", {"place": "b"}, wait=True)
+            assert held(route.target) == {"b": game("b")}
+            games.delete("1", wait=True)
+            assert held(route.target) == {}
+
+
+def test_a_service_says_that_the_keys_of_the_other_side_count(owner: Owner) -> None:
+    process = start(owner.config, *LISTEN, "--revision", "0001", "--shape", "source")
+    service = Served(owner.config, at(process), process)
+    assert service.call("put", id="1", value=game("a"))[0] == 200
+    cut_over(owner)
+    until(lambda: service.call("get", id="1")[0] != 200)
+    for call in ("get", "delete"):
+        status, told = service.call(call, id="1")
+        assert (status, told["error"], told["unknown"]) == (421, "rekeyed", False)
+    end(process)
+    assert held(owner.route.target) == {"a": game("a")}
+
+
+def test_the_shape_must_be_told(config: Path) -> None:
+    with pytest.raises(Refused, match="changes its keys"):
+        Gateway.open("Game", config, "test", revision="0001")
