@@ -53,6 +53,13 @@ def planned(project: commands.Project) -> Plan:
     return commands.plan(project, "0001")
 
 
+def test_a_move_with_an_archive_is_carried_out_at_rest(project: commands.Project) -> None:
+    made = commands.plan(project, "0001", live=True)
+    assert "E132" in [found.code for found in made.errors]
+    with pytest.raises(Refused, match="E132"):
+        commands.apply(project, made, terms=TERMS)
+
+
 def test_a_plan_counts_what_the_archive_gets_and_apply_does_exactly_that(
     project: commands.Project,
 ) -> None:
