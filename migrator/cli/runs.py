@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from migrator.cli import signals
 from migrator.cli.asking import choose, confirm, need_terminal
 from migrator.cli.options import (
     Options,
@@ -89,7 +90,8 @@ def mirror_command(options: Options, revision: str | None, metrics: tuple[str, i
 
     with options.project() as project:
         name = _last(project) if revision is None else revision
-        with serving(project, name, metrics), stoppable(f"migrator mirror {name}") as stop:
+        ends = stoppable(f"migrator mirror {name}", within=signals.PATIENCE)
+        with serving(project, name, metrics), ends as stop:
             run = commands.mirror(project, name, stop=stop)
     if options.json:
         tell_json(run_told(run))

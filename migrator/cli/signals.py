@@ -1,4 +1,8 @@
-"""SIGINT and SIGTERM: the first asks the work to stop at its next page, a second ends it now."""
+"""SIGINT and SIGTERM: the first asks the work to stop at its next page, a second may end it now.
+
+Whoever sends a SIGTERM sends SIGKILL after a while. Where a server does not answer, no page may end
+before that: the mirror ends by itself then, from beside, and tells.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -14,7 +19,10 @@ from migrator.cli.output import tell
 from migrator.errors import Interrupted
 
 EXIT = 130
+# Seconds that a mirror has for its page. Kubernetes kills after 30, systemd after 90.
+PATIENCE = 20.0
 _working: threading.Event | None = None
+_patience: float | None = None
 # Whether this process runs one command and nothing else.
 is_ours = False
 
@@ -25,6 +33,14 @@ def install(*, whole: bool) -> None:
     is_ours = whole
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _handle)
+    if whole:
+        heard, wakes = os.pipe()
+        os.set_blocking(wakes, False)
+        # Written to by the kernel's handler itself: ours waits until the main thread has come back
+        # from where it is, perhaps a driver's wait for a server.
+        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+        threading.Thread(target=_beside, args=[heard], name="signals", daemon=True).start()
 
 
 def _handle(number: int, _: FrameType | None) -> None:
@@ -37,6 +53,14 @@ def _handle(number: int, _: FrameType | None) -> None:
         _leave_now()
 
 
+def _beside(heard: int) -> None:
+    """Leave where the work does not end in time after a SIGTERM."""
+    while True:
+        if signal.SIGTERM in os.read(heard, 64) and (patience := _patience) is not None:
+            time.sleep(patience)
+            _leave_now()
+
+
 def _leave_now() -> None:
     # Threads that wait for a server can't be ended otherwise. Nothing is lost: a checkpoint is
     # never ahead of the data, and the lease of a dead process is taken over at once.
@@ -47,13 +71,15 @@ def _leave_now() -> None:
 
 
 @contextmanager
-def stoppable(go_on: str = "") -> Iterator[threading.Event]:
+def stoppable(go_on: str = "", within: float | None = None) -> Iterator[threading.Event]:
     """The event that the first signal sets while the block runs.
 
-    ``go_on`` is the command that goes on from there; an Interrupted that comes out names it.
+    ``go_on`` is the command that goes on from there; an Interrupted that comes out names it. A
+    process of ours is gone ``within`` so many seconds of a SIGTERM.
     """
-    global _working
+    global _working, _patience
     _working = stop = threading.Event()
+    _patience = within
     try:
         yield stop
     except Interrupted as error:
@@ -61,4 +87,4 @@ def stoppable(go_on: str = "") -> Iterator[threading.Event]:
             raise Interrupted(error.what, hint=f"go on with:  {go_on}") from error
         raise
     finally:
-        _working = None
+        _working = _patience = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ import pymysql
 import pytest
 
 from migrator import tables
-from migrator.errors import FeedLost, Refused
+from migrator.errors import FeedLost, Refused, Transient
 from migrator.journal import Journal, Numbering
 from migrator.model.block import Block
 from migrator.model.move import At
@@ -30,6 +31,7 @@ from migrator.stores.sql import journal_postgresql
 from migrator.stores.sql.journal_postgresql import PostgresqlJournal, widened
 from migrator.stores.sql.live_postgresql import OfTables
 from migrator.stores.sql.outbox_postgresql import OutboxJournal
+from migrator.stores.sql.stream_postgresql import Stream
 from migrator.stores.sql.tables import TablesCollection
 from tests.conftest import server_url
 from tests.contract.own_redis import free_port
@@ -573,3 +575,25 @@ def test_a_transaction_number_is_widened_by_the_nearest_epoch(
     low: int, near: int, whole: int
 ) -> None:
     assert widened(low, near) == whole
+
+
+def test_a_server_that_is_long_in_answering_stops_nobody_but_its_reader() -> None:
+    """Else the lease would not be renewed meanwhile: here another thread is what answers."""
+    went = b"SFATAL\0VFATAL\0C57P03\0Mwent away\0\0"
+
+    def answer() -> None:
+        client, _ = listens.accept()
+        with client:
+            client.recv(4096)
+            client.sendall(b"E" + (len(went) + 4).to_bytes(4, "big") + went)
+
+    with socket.create_server(("127.0.0.1", 0)) as listens:
+        answering = threading.Thread(target=answer)
+        answering.start()
+        conninfo = (
+            f"host=127.0.0.1 port={listens.getsockname()[1]} user=a dbname=a connect_timeout=60 "
+            "sslmode=disable gssencmode=disable replication=database"
+        )
+        with pytest.raises(Transient, match="went away"):
+            Stream(conninfo, "slot", "slot", 0, "shop:games")
+        answering.join()

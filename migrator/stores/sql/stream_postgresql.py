@@ -2,7 +2,8 @@
 
 The thread keeps the connection alive while nobody asks, and stops reading while too much waits
 to be taken: the server holds the rest (R5). Replication needs libpq's COPY BOTH, which psycopg
-offers in its ``pq`` alone.
+offers in its ``pq`` alone. None of libpq's calls that wait is used: as long as a server does not
+answer, ``PQconnectdb`` stops the whole process, lease and signals included.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import psycopg
 from psycopg import pq
 
 from migrator.errors import FeedLost, Transient
@@ -21,6 +23,7 @@ from migrator.stores.sql import pgoutput
 from migrator.stores.sql.parts import PART, Part, Parts
 
 _ANSWER_EVERY = 5.0
+_PATIENCE = 60.0  # seconds for a server to begin a stream
 _EPOCH_2000 = 946_684_800
 _GONE = ("does not exist", "has been removed", "cannot read from", "no longer available", "is lost")
 
@@ -51,16 +54,19 @@ class Stream:
         self._seen = start
         self._relations: dict[int, pgoutput.Relation] = {}
         self._part: Changes | None = None
-        self._connection = pq.PGconn.connect(conninfo.encode())
-        if self._connection.status != pq.ConnStatus.OK:
-            raise Transient(_line(self._connection.error_message), where=where)
-        self.system, self.timeline = self._identify()
-        self._start(slot, publication, start)
+        self._session = _connected(conninfo, where)
+        self._connection = self._session.pgconn
+        try:
+            self.system, self.timeline = self._identify()
+            self._start(slot, publication, start)
+        except BaseException:
+            self._session.close()
+            raise
         self._thread = threading.Thread(target=self._run, name="replication", daemon=True)
         self._thread.start()
 
     def _identify(self) -> tuple[str, str]:
-        found = self._connection.exec_(b"IDENTIFY_SYSTEM")
+        found = self._ask(b"IDENTIFY_SYSTEM")
         if found.status != pq.ExecStatus.TUPLES_OK:
             raise Transient(_line(found.error_message), where=self.where)
         system, timeline = found.get_value(0, 0), found.get_value(0, 1)
@@ -71,14 +77,35 @@ class Stream:
             f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(start)} '
             f"(proto_version '1', publication_names '\"{publication}\"', messages 'true')"
         )
-        answer = self._connection.exec_(command.encode())
+        answer = self._ask(command.encode())
         if answer.status == pq.ExecStatus.COPY_BOTH:
             return
         text = _line(answer.error_message)
-        self._connection.finish()
         if any(word in text for word in _GONE):
             raise FeedLost(text, where=self.where)
         raise Transient(text, where=self.where)
+
+    def _ask(self, command: bytes) -> pq.abc.PGresult:
+        """The answer to one command. Raises Transient where none comes in time."""
+        until = time.monotonic() + _PATIENCE
+        try:
+            self._connection.send_query(command)
+            found = answer = self._next(until)
+            while answer is not None and answer.status != pq.ExecStatus.COPY_BOTH:
+                answer = self._next(until)
+        except psycopg.Error as error:
+            raise Transient(_line(str(error)), where=self.where) from None
+        if found is None:
+            raise Transient("the server did not answer", where=self.where)
+        return found
+
+    def _next(self, until: float) -> pq.abc.PGresult | None:
+        connection = self._connection
+        while connection.flush() or connection.is_busy():
+            if time.monotonic() > until:
+                raise Transient("the server does not answer", where=self.where)
+            self._wait()
+        return connection.get_result()
 
     # ------------------------------------------------------------ for the owner's thread
 
@@ -90,7 +117,7 @@ class Stream:
     def close(self) -> None:
         self.parts.close()
         self._thread.join(timeout=10)
-        self._connection.finish()
+        self._session.close()
 
     # ------------------------------------------------------------ the reading thread
 
@@ -183,6 +210,13 @@ class Stream:
         now = int((time.time() - _EPOCH_2000) * 1e6)
         self._connection.put_copy_data(b"r" + struct.pack(">QQQqB", at, at, at, now, 0))
         self._connection.flush()
+
+
+def _connected(conninfo: str, where: str) -> psycopg.Connection[tuple[object, ...]]:
+    try:
+        return psycopg.connect(conninfo, autocommit=True)
+    except psycopg.Error as error:
+        raise Transient(_line(str(error)), where=where) from None
 
 
 def marks_of(run: str) -> str:

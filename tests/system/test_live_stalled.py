@@ -1,0 +1,138 @@
+"""A server of the source that answers no more, without a word: SIGTERM ends the mirror all the
+same, and what comes after it goes on."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from migrator import commands
+from migrator.model.phase import Phase
+from migrator.state import LiveState
+from tests.system import kit
+from tests.system.kit import ENV, PLACES, Shop, Urls
+
+BY_NAME = {place.name: place for place in PLACES}
+# A mirror whose page gets one second after a SIGTERM.
+MIRROR = """
+import sys
+from migrator.cli import main, signals
+
+signals.PATIENCE = 1.0
+sys.exit(main())
+"""
+LONG = 60.0
+NAMES = ["entries-postgresql", "mongo-document"]
+
+
+class Between:
+    """Stands between clients and a server, and can fall silent: then it holds all that is asked,
+    and takes new connections as a stopped server's kernel does. What was asked for still comes."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._server = host, port
+        self._listens = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listens.getsockname()[1]
+        self._flows = threading.Event()
+        self._flows.set()
+        self._open: list[socket.socket] = []
+        self.held: list[bytes] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def fall_silent(self) -> None:
+        self._flows.clear()
+
+    def go_on(self) -> None:
+        self._flows.set()
+
+    def close(self) -> None:
+        self._flows.set()
+        self._listens.close()
+        for each in self._open:
+            each.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # until it is closed
+            while True:
+                client, _ = self._listens.accept()
+                server = socket.create_connection(self._server)
+                self._open += [client, server]
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=self._carry, args=ends, daemon=True).start()
+
+    def _carry(self, start: socket.socket, end: socket.socket) -> None:
+        with suppress(OSError):
+            while data := start.recv(65536):
+                if start.getsockname()[1] == self.port and not self._flows.is_set():
+                    self.held.append(data)
+                    self._flows.wait()
+                end.sendall(data)
+        for each in (start, end):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+def _until(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + LONG
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@contextmanager
+def _mirror(shop: Shop) -> Iterator[subprocess.Popen[str]]:
+    options = ["mirror", "0001", "--env", ENV, "--config", str(shop.config)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", MIRROR, *options], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_mirror_ends_though_the_server_of_the_source_does_not_answer(
+    name: str, urls: Urls, tmp_path: Path
+) -> None:
+    place = BY_NAME[name]
+    url, source = urls(place.server, place.store), kit.fresh("stalled")
+    parts = urlsplit(url)
+    with closing(Between(parts.hostname or "", parts.port or 0)) as between:
+        user, at, _ = parts.netloc.rpartition("@")
+        through = parts._replace(netloc=f"{user}{at}127.0.0.1:{between.port}").geturl()
+        shop = Shop(tmp_path, {place.store: through, "new": "embedded:///new.db", "plain": url})
+        at_ = place.script(source)
+        shop.script(f"move = Move('Game', source={at_}, target=At('new', 'games'))")
+        with shop.open() as project:
+            side = project.stores.get("plain").collection("Game", place.at(source))
+            kit.fill(side, [("1", {"id": "1"}), ("2", {"id": "2"})])
+            plan = commands.plan(project, "0001", live=True)
+            commands.apply(project, plan, until=Phase.DUAL_WRITE)
+            live = LiveState(project.control, project.control.run("0001").id)
+            before = live.told()
+            with _mirror(shop) as process:
+                _until(lambda: live.told() != before)
+                between.fall_silent()
+                kit.fill(side, [("3", {"id": "3"})])
+                _until(lambda: bool(between.held))  # what the mirror asks for, now that it was told
+                process.send_signal(signal.SIGTERM)
+                _, told = process.communicate(timeout=LONG)
+            assert process.returncode == 130, told
+            between.go_on()
+            commands.apply(project, plan, until=Phase.SHADOW_READ)
+            (found,) = commands.verify_run(project, "0001")
+            assert (found.equal, found.clean) == (3, True)
+            commands.abort(project, "0001", drop_target=True)
+            side.drop()
