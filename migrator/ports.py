@@ -316,6 +316,16 @@ class FieldsEnd(Protocol):
         """The fields that hold such deadlines; none where the layout leaves them out."""
 
 
+@runtime_checkable
+class Stamped(Protocol):
+    """A collection whose server knows of single fields when they were written, and takes that of
+    a copy as well; beside ``Collection``."""
+
+    @property
+    def write_times(self) -> str | None:
+        """The field that holds these; None where the layout leaves them behind."""
+
+
 @dataclass(frozen=True)
 class Units:
     """Units of capacity: to write a block, to look before that, to read it by its key."""

@@ -35,6 +35,7 @@ def cassandra_table(
     projections: Sequence[Mapping[str, object]] = (),
     rest: str | None = None,
     deadlines: str | None = None,
+    write_times: str | None = None,
 ) -> Layout:
     """Describe a table of Cassandra with typed columns (layout ``table``).
 
@@ -50,7 +51,9 @@ def cassandra_table(
     ``projections`` repeat the blocks under other keys. ``rest`` names a column that takes all
     other fields, as JSON; without one a field that has no column is refused. ``deadlines`` names
     the field that is to hold the deadlines of single fields, a record of timestamps: the times to
-    live of their cells, where these end before the row does.
+    live of their cells, where these end before the row does. ``write_times`` names the field that
+    is to hold when each field was written, in microseconds, for moves at rest: with which their
+    cells are stamped in the target.
     """
     options: dict[str, object] = {
         "key": key if key is None else _names(key),
@@ -65,6 +68,7 @@ def cassandra_table(
         "projections": list(projections),
         "rest": rest,
         "deadlines": deadlines,
+        "write_times": write_times,
     }
     return Layout("table", {name: given for name, given in options.items() if given})
 

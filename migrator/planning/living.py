@@ -10,7 +10,7 @@ from migrator.errors import Terminal
 from migrator.journal import Fenced, Followed, Journal
 from migrator.model.plan import Finding, MovePlan, Plan, Severity
 from migrator.planning.file import sealed
-from migrator.ports import Collection
+from migrator.ports import Collection, Stamped
 from migrator.route import Route
 
 _NAME = "migrator_look"
@@ -40,6 +40,8 @@ def _findings(route: Route, made: Plan) -> Iterator[Finding]:
     if not (planned := made.moves[route.number]).fresh:
         yield _occupied(route, planned)
     for side in (route.source, route.target):
+        if isinstance(side, Stamped) and side.write_times is not None:
+            yield tell("error", "E137", f"{side.at} carries write times, which is done at rest")
         journal = _journal(side)
         if journal is None:
             yield tell("error", "E130", f"{side.at} has no change feed to follow its writes by")

@@ -22,7 +22,7 @@ from migrator.planning.metering import tell_of_long
 from migrator.planning.regrouped import regrouping_findings
 from migrator.planning.survey import PAGE, Survey, Surveyor
 from migrator.planning.tally import Issues
-from migrator.ports import AsTarget, Collection, Crowded, How, Json, Limits, Store
+from migrator.ports import AsTarget, Collection, Crowded, How, Json, Limits, Stamped, Store
 from migrator.retry import Retry
 from migrator.route import Route, is_empty
 
@@ -136,6 +136,7 @@ def location_findings(route: Route, survey: Survey, retry: Retry) -> None:
         told += retry(lambda at: list(at.findings()), collection)
     told += _written_to(route.target, survey.create + survey.change, survey.bytes, retry)
     told += _of_archive(route, survey, retry)
+    told += _write_times(route)
     for severity, code, text in told:
         issues.add(severity, code, text)  # type: ignore[arg-type]
     for store, at in ((route.target_store, route.move.target),):
@@ -159,6 +160,20 @@ def _written_to(target: Collection, blocks: int, size: int, retry: Retry) -> lis
     if not isinstance(target, AsTarget):
         return []
     return retry(lambda: list(target.target_findings(blocks, size)))
+
+
+def _write_times(route: Route) -> list[Told]:
+    """That the order of writes is lost, where both sides know one (C22)."""
+    sides = (route.source, route.target)
+    if not all(isinstance(side, Stamped) for side in sides):
+        return []
+    if all(isinstance(side, Stamped) and side.write_times is not None for side in sides):
+        return []
+    text = (
+        "when single fields were written stays behind: they are stamped as they are copied; "
+        "where that counts, name a field for it on both sides (write_times=)"
+    )
+    return [("note", "N123", text)]
 
 
 def _of_archive(route: Route, survey: Survey, retry: Retry) -> list[Told]:

@@ -1,4 +1,4 @@
-"""C22: lives of single cells are carried with the block, or told by column; never dropped."""
+"""C22: lives and write times of single cells are carried with the block, or told; never dropped."""
 
 from __future__ import annotations
 
@@ -182,3 +182,28 @@ def test_cells_that_end_while_they_are_moved(
         (verified,) = commands.apply(project, plan_).verified
     assert waited
     assert (verified.clean, verified.read, verified.told) == (True, 4, [])
+
+
+def test_write_times_are_carried_where_both_sides_name_a_field(
+    cassandra_bench: CassandraBench,
+) -> None:
+    execute, names = cassandra_bench.plain.execute, [kit.fresh("c22") for _ in range(3)]
+    fill(execute, names[0])
+    options = ", deadlines='ends', write_times='at'"
+    shop = cassandra_bench.shop(
+        (table(names[0], options), table(names[1], options)), (table(names[0]), table(names[2]))
+    )
+    with shop.open() as project:
+        plans = [commands.plan(project, revision) for revision in shop.revisions]
+        codes = [[finding.code for finding in each.findings] for each in plans]
+        assert ["N123" in each for each in codes] == [False, True]
+        live = commands.plan(project, "0001", live=True)
+        assert [e.code for e in live.errors].count("E137") == 2
+        commands.apply(project, plans[0], until=Phase.SHADOW_READ)
+        assert commands.verify_run(project, "0001")[0].clean
+        asked = "SELECT id, writetime(a), writetime(b) FROM"
+        stamps = [sorted(map(tuple, execute(f"{asked} {name}"))) for name in names[:2]]
+        assert stamps[0] == stamps[1]
+        execute(f"UPDATE {names[1]} SET b = 'stays' WHERE id = 'k1'")
+        (found,) = commands.verify_run(project, "0001")
+    assert [path.partition(":")[0] for path in found.told[0].paths] == ["at.b"]

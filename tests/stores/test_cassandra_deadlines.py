@@ -234,7 +234,7 @@ def test_changes_of_entries_keep_the_deadlines_of_others(
 def test_rows_with_them_are_not_changed_on_condition(cells: Collection) -> None:
     assert isinstance(cells, Exchanging)
     assert not exchanges_alone(cells)
-    with pytest.raises(Refused, match="cells have deadlines of their own"):
+    with pytest.raises(Refused, match=r"single cells \(deadlines='ends'\)"):
         cells.exchange("x", None, block("x", a="x", ends={}))
 
 
@@ -242,7 +242,7 @@ def test_rows_with_them_are_not_changed_on_condition(cells: Collection) -> None:
     ("record", "path", "why"),
     [
         ({"a": "x"}, "ends", "absent, and would come back empty"),
-        ({"ends": []}, "ends", "no record of deadlines"),
+        ({"ends": []}, "ends", "no record, by field"),
         ({"ends": {"a": 5}}, "ends.a", "a deadline is a timestamp"),
         ({"ends": {"a": later(DAY)}}, "ends.a", "no cell of its own"),
         ({"a": None, "ends": {"a": later(DAY)}}, "ends.a", "no cell of its own"),

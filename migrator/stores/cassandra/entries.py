@@ -138,6 +138,10 @@ class EntriesCollection(Live):
         """What a plan should tell of this table."""
         return facts.findings(self._wire, self._node.keyspace, self.at.collection)
 
+    @property
+    def write_times(self) -> None:
+        """No field holds when the others were written."""
+
     def count(self) -> int:
         """The number of blocks, counted range by range."""
         about = estimate(self._wire, self._node.keyspace, self.at.collection)

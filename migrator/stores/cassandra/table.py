@@ -398,6 +398,11 @@ class TableCollection(Live, TableReading):
         """The field that holds the deadlines of the others, where the layout names one."""
         return {} if self._spec.deadlines is None else {self._spec.deadlines: ""}
 
+    @property
+    def write_times(self) -> str | None:
+        """The field that holds when the others were written, where the layout names one."""
+        return self._spec.write_times
+
     def target_findings(self, blocks: int, size: int) -> Iterable[tuple[str, str, str]]:
         """What a plan should tell that writes so many blocks and bytes here."""
         return self._partitions.findings(blocks)

@@ -51,11 +51,10 @@ def why_not(shape: Shape) -> tuple[str, str] | None:
             "as well",
             whole + "leave static= out",
         )
-    if shape.spec.deadlines is not None:
+    for option, name in shape.spec.cellwise.items():
         return (
-            f"its cells have deadlines of their own (deadlines={shape.spec.deadlines!r}), and what "
-            "keeps them exactly is of one write with all cells",
-            whole + "leave deadlines= out",
+            f"what is known of its single cells ({option}={name!r}) is of one write with all cells",
+            f"{whole}leave {option}= out",
         )
     if not shape.side:
         return (

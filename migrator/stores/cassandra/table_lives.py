@@ -1,4 +1,5 @@
-"""How long rows and cells live: by what is left of the cells' lives, and as the side column says.
+"""How long rows and cells live: by what is left of the cells' lives, and as the side column says;
+and when cells were written.
 
 A life is told by the server in whole seconds; the side column keeps a deadline exactly. Of the
 whole row it goes before what the cells say; of a single cell it holds only as long as that cell
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,8 +21,10 @@ from migrator.stores.cassandra.table_spec import SIDE
 from migrator.stores.cassandra.table_wire import NOW, Values
 
 Side: TypeAlias = dict[str, Marks]
-# Where the side column keeps the deadlines of single columns, beside that of the row.
+# Where the side column keeps the deadlines of single columns, beside that of the row, and the
+# stamps of those of its write that were given another than itself.
 _ENDS = "ends"
+_STAMPS = "stamps"
 _MILLI, _SECOND = 10**6, 10**9
 # Of cells that were put together one may be a second behind.
 _TOGETHER_MS = 1000
@@ -91,7 +94,18 @@ def keep_ends(side: Side, ends: Mapping[str, int]) -> None:
 
 def kept_ends(side: Mapping[str, Marks]) -> dict[str, int]:
     """The deadlines of single columns that the side column keeps."""
-    told = side.get("", {}).get(_ENDS, [])
+    return _pairs(side, _ENDS)
+
+
+def keep_stamps(side: Side, stamps: Mapping[str, int]) -> None:
+    """Note the stamps of single columns."""
+    if stamps:
+        told = [x for name, at in stamps.items() for x in (name, str(at))]
+        side.setdefault("", {})[_STAMPS] = told
+
+
+def _pairs(side: Mapping[str, Marks], what: str) -> dict[str, int]:
+    told = side.get("", {}).get(what, [])
     return {name: int(at) for name, at in zip(told[::2], told[1::2], strict=True)}
 
 
@@ -108,7 +122,7 @@ def is_untold(shape: Shape, row: Values) -> bool:
     if not ending:
         return False
     if shape.spec.deadlines is not None:
-        return any(not _of_our_write(shape, row, name) for name in ending)
+        return not _ours(shape, row).issuperset(ending)
     return deadline(side_of(row.get(SIDE))) is None
 
 
@@ -124,8 +138,9 @@ def lives(
         if undeclared:
             raise _by_themselves(undeclared)
         return Lives(_remaining(shape, values) if expires is None else expires, {})
-    told = {n: at for n, at in (kept or {}).items() if _of_our_write(shape, values, n)}
-    moments = _moments(shape, values, expires, told)
+    ours = _ours(shape, values)
+    told = {n: at for n, at in (kept or {}).items() if n in ours}
+    moments = _moments(shape, values, expires, told, ours)
     whole = expires
     if None in moments.values():
         whole = None
@@ -146,7 +161,11 @@ def lives(
 
 
 def _moments(
-    shape: Shape, values: Values, expires: int | None, told: Mapping[str, int]
+    shape: Shape,
+    values: Values,
+    expires: int | None,
+    told: Mapping[str, int],
+    ours: Container[str],
 ) -> dict[str, int | None]:
     """When each column ends, in nanoseconds since 1970; None for never.
 
@@ -159,7 +178,7 @@ def _moments(
         life = _one(name, cells)
         if name in told:
             found[name] = told[name] if whole is None else min(told[name], whole)
-        elif _of_our_write(shape, values, name) and life is not None and whole is not None:
+        elif name in ours and life is not None and whole is not None:
             found[name] = whole
         else:
             found[name] = None if life is None else (since + life) * _SECOND
@@ -207,14 +226,38 @@ def _one(name: str, cells: Sequence[int | None]) -> int | None:
     return max(ends)
 
 
-def _of_our_write(shape: Shape, values: Values, name: str) -> bool:
-    """Whether a column that holds something is of the write that left the side column."""
-    if values.get(name) is None:
-        return False
-    side = values.get(("writetime", SIDE)) if shape.side else None
-    stamp = None if side is None else int.from_bytes(side, "big", signed=True)
-    cells = numbers(values.get(("writetime", name)), shape.columns[name])
-    return stamp is not None and set(cells) == {stamp}
+def _ours(shape: Shape, values: Values) -> frozenset[str]:
+    """The columns that hold something of the very write that left the side column."""
+    mark = values.get(("writetime", SIDE)) if shape.side else None
+    if mark is None:
+        return frozenset()
+    given = _pairs(side_of(values.get(SIDE)), _STAMPS)
+    stamp = int.from_bytes(mark, "big", signed=True)
+    return frozenset(
+        column.name
+        for column in shape.regular
+        if values.get(column.name) is not None
+        and set(numbers(values.get(("writetime", column.name)), column))
+        == {given.get(column.name, stamp)}
+    )
+
+
+def is_stamped(column: Column) -> bool:
+    """Whether a column may be put with a stamp that it had before. A list that is not frozen may
+    not: each time it gets elements of new names, which one stamp does not tell apart."""
+    return not (column.multicell and column.type.name == "list")
+
+
+def written(shape: Shape, values: Values) -> dict[str, int]:
+    """When each field was written, in microseconds since 1970: of a collection its last element."""
+    stamps = {
+        column.name: latest(values.get(("writetime", column.name)), column)
+        for column in shape.regular
+        if column.name in shape.fields
+        and is_stamped(column)
+        and values.get(column.name) is not None
+    }
+    return {name: stamp for name, stamp in stamps.items() if stamp is not None}
 
 
 def _seconds(values: Values) -> int:

@@ -23,7 +23,7 @@ from migrator.model.value import Kind, Record, Value, kind_of
 from migrator.model.witness import untag, witness
 from migrator.stores.cassandra.columns_nested import Type, Types, parse_type
 from migrator.stores.cassandra.table import TableReading
-from migrator.stores.cassandra.table_lives import lives
+from migrator.stores.cassandra.table_lives import lives, written
 from migrator.stores.cassandra.table_rows import Damaged
 from migrator.stores.cassandra.table_spec import SIDE
 from migrator.stores.cassandra.table_wire import Values
@@ -179,6 +179,12 @@ class TableObserver(TableReading):
                 elif field in record:
                     del record[field]
             record[name] = moments
+        times = self._shape.spec.write_times
+        if times is not None:
+            stamps = written(self._shape, values)
+            held = {n: stamps[n].to_bytes(8, "big", signed=True) for n in stamps if n in record}
+            big = {n: cqltypes.LongType.from_binary(data, _PROTOCOL) for n, data in held.items()}
+            record[times] = {n: _scalar("bigint", number) for n, number in big.items()}
         return found.expires
 
     def _field(self, name: str, data: bytes | None, marks: Marks, record: Record) -> None:

@@ -179,7 +179,7 @@ def all_columns(shape: Shape) -> list[Name]:
     """What a block is read from: every column, and how long its cells still live; with their
     stamps, where cells may have deadlines of their own."""
     names: list[Name] = [*shape.columns, *(("ttl", column.name) for column in shape.regular)]
-    if shape.spec.deadlines is not None:
+    if shape.spec.cellwise:
         names += [("writetime", column.name) for column in shape.regular]
     return names
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from migrator.errors import DoesNotFit
 from migrator.model import value as v
 from migrator.model.block import Block
 from migrator.model.canonical import equal
+from migrator.model.ending import without_ended
 from migrator.model.path import child, format_path, parse_path
 from migrator.model.rules import CorruptBlock, Representation, assemble
 from migrator.model.value import Record, Value, show
@@ -18,12 +19,15 @@ from migrator.stores.cassandra.columns_nested import is_null
 from migrator.stores.cassandra.table_lives import (
     Side,
     deadline,
+    is_stamped,
     keep_deadline,
     keep_ends,
+    keep_stamps,
     kept_ends,
     lives,
     side_of,
     side_text,
+    written,
 )
 from migrator.stores.cassandra.table_shape import Column, Role, Shape
 from migrator.stores.cassandra.table_spec import SIDE, Key
@@ -52,7 +56,8 @@ class Row:
     """A block as it lies in a table: the bytes of each column that is set.
 
     ``more`` are the columns that only projections have; ``ends`` the deadlines of single columns,
-    in nanoseconds since 1970.
+    in nanoseconds since 1970, and ``written`` the stamps that they are to have. ``block`` is what
+    it was made of.
     """
 
     id: Value
@@ -60,15 +65,20 @@ class Row:
     expires: int | None = None
     more: dict[str, bytes] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
+    written: dict[str, int] = field(default_factory=dict)
+    block: Block | None = None
 
     @property
-    def apart(self) -> dict[int, list[str]]:
-        """The columns that end before the row does, by their deadline in milliseconds."""
-        found: dict[int, list[str]] = {}
-        for name, at in self.ends.items():
-            moment = -(-at // 1_000_000)
-            if self.expires is None or moment < self.expires:
-                found.setdefault(moment, []).append(name)
+    def apart(self) -> dict[tuple[int | None, int | None], list[str]]:
+        """The columns that end before the row does or have a stamp of their own, by deadline in
+        milliseconds and by stamp."""
+        found: dict[tuple[int | None, int | None], list[str]] = {}
+        for name in dict.fromkeys((*self.ends, *self.written)):
+            moment = None if name not in self.ends else -(-self.ends[name] // 1_000_000)
+            if moment is not None and self.expires is not None and moment >= self.expires:
+                moment = None
+            found.setdefault((moment, self.written.get(name)), []).append(name)
+        found.pop((None, None), None)
         return found
 
     def key(self, key: Key) -> tuple[bytes, ...]:
@@ -128,8 +138,10 @@ class Rows:
     def _row(self, block: Block, record: Record) -> Row:
         shape = self.shape
         side: Side = {}
-        record, ends = self._ends(record)
-        row = Row(block.id, self._id(block.id, record, side), block.expires, ends=ends)
+        record, ends = self._ends(whole := record)
+        record, written_ = self._written(whole, record)
+        row = Row(block.id, self._id(block.id, record, side), block.expires)
+        row.ends, row.written, row.block = ends, written_, block
         rest: Record = {}
         for name, value in record.items():
             column = shape.columns.get(name) if name in shape.fields else None
@@ -148,7 +160,10 @@ class Rows:
         self._derive(row, record)
         self._check_keys(row)
         self._check_ends(row)
+        self._check_written(row)
         keep_ends(side, ends)
+        if shape.spec.deadlines is not None and (ends or block.expires is not None):
+            keep_stamps(side, row.written)
         if block.expires is not None:
             self._check_deadline(block.expires)
             keep_deadline(side, block.expires)
@@ -159,19 +174,48 @@ class Rows:
             )
         return row
 
+    def unstamped(self, row: Row, but: Sequence[str] = ()) -> Row:
+        """The same row, its cells stamped like others, ``but`` for some."""
+        name, block = self.shape.spec.write_times, row.block
+        if name is None or block is None or row.written.keys() <= {*but}:
+            return row
+        times: Record = {each: _wide(row.written[each]) for each in but}
+        record = {**assemble(block.entries), name: times}
+        return self.row(replace(block, entries={"": record}))
+
+    def is_as_put(self, row: Row, values: Values | None) -> bool:
+        """Whether what was read of a row is what was put, its write times included."""
+        if values is None or row.block is None:
+            return False
+        try:
+            there = assemble(self.block(values).entries)
+        except Damaged:
+            return False
+        spec, now = self.shape.spec, time.time_ns()
+        ending = {} if spec.deadlines is None else {spec.deadlines: ""}
+        left, right = (
+            {n: x for n, x in without_ended(record, ending, now).items() if n != spec.write_times}
+            for record in (there, assemble(row.block.entries))
+        )
+        stamps = written(self.shape, values)
+        as_stamped = all(stamps.get(n) == at for n, at in row.written.items() if n in right)
+        return as_stamped and equal(left, right)
+
+    def _cellwise(self, name: str, record: Record) -> Record:
+        """The field that holds what is known of single cells. Raises Unfit for what is none."""
+        held = record.get(name)
+        if type(held) is not dict:
+            why = "no record, by field" if name in record else "absent, and would come back empty"
+            raise Unfit(f"it is {why}", child("", name))
+        return held
+
     def _ends(self, record: Record) -> tuple[Record, dict[str, int]]:
         """The record without the deadlines of its fields, nor the fields that have ended; and
         those of the others. Raises Unfit for what is no deadline."""
         name = self.shape.spec.deadlines
         if name is None:
             return record, {}
-        held = record.get(name)
-        if type(held) is not dict:
-            why = (
-                "no record of deadlines" if name in record else "absent, and would come back empty"
-            )
-            raise Unfit(f"it is {why}", child("", name))
-        ends = {}
+        held, ends = self._cellwise(name, record), {}
         for field_, moment in held.items():
             if v.kind_of(moment) is not v.Kind.TIMESTAMP:
                 raise Unfit("a deadline is a timestamp", format_path((name, field_)))
@@ -183,12 +227,43 @@ class Rows:
             {field_: at for field_, at in ends.items() if field_ not in gone},
         )
 
+    def _written(self, whole: Record, record: Record) -> tuple[Record, dict[str, int]]:
+        """A record without the write times of its fields; and those, but of what has ended of the
+        ``whole``. Raises Unfit for what is none."""
+        name = self.shape.spec.write_times
+        if name is None:
+            return record, {}
+        held, stamps = self._cellwise(name, record), {}
+        for field_, stamp in held.items():
+            if not isinstance(stamp, int) or type(stamp) is bool or abs(stamp) >= 2**63:
+                why = "a write time is a whole number of 64 bits, in microseconds since 1970"
+                raise Unfit(why, format_path((name, field_)))
+            if field_ in record or field_ not in whole:
+                stamps[field_] = int(stamp)
+        return {field_: x for field_, x in record.items() if field_ != name}, stamps
+
+    def _check_written(self, row: Row) -> None:
+        """Refuse write times of what is no cell of its own."""
+        for name in row.written:
+            path = format_path((self.shape.spec.write_times or "", name))
+            if not self._is_cell(name, row):
+                raise Unfit(f"{name} has no cell of its own that could be stamped", path)
+            if not is_stamped(self.shape.columns[name]):
+                raise Unfit(
+                    f"{name} is a list that is not frozen: put twice with one stamp it would have "
+                    "its elements twice",
+                    path,
+                )
+
+    def _is_cell(self, name: str, row: Row) -> bool:
+        column = self.shape.columns.get(name) if name in self.shape.fields else None
+        return column is not None and column.role is Role.REGULAR and name in row.values
+
     def _check_ends(self, row: Row) -> None:
         """Refuse deadlines of what is no cell of its own, and those that no cell can have."""
         for name, at in row.ends.items():
             path = format_path((self.shape.spec.deadlines or "", name))
-            column = self.shape.columns.get(name) if name in self.shape.fields else None
-            if column is None or column.role is not Role.REGULAR or name not in row.values:
+            if not self._is_cell(name, row):
                 raise Unfit(f"{name} has no cell of its own that could end", path)
             if not self.shape.side:
                 raise Unfit(f"the table has no column {SIDE} to keep a deadline exactly", path)
@@ -220,8 +295,10 @@ class Rows:
                 f"the table has no column {SIDE} to keep what its other columns can't say",
                 child("", name) if name else "",
             )
-        # A row of nothing but its key would have neither a stamp nor a deadline to be read.
-        bare = not any(column.name in row.values for column in self.shape.regular)
+        # A row of nothing but its key would have neither a stamp nor a deadline to be read, and
+        # one of nothing but cells with write times no stamp of what it removes.
+        regular = (column.name for column in self.shape.regular)
+        bare = not any(name in row.values and name not in row.written for name in regular)
         if self.shape.side and (side or bare):
             row.values[SIDE] = side_text(side)
 
@@ -373,6 +450,9 @@ class Rows:
             record[name] = {n: v.instant(at) for n, at in found.ends.items() if at > now}
             for ended in (n for n, at in found.ends.items() if at <= now):
                 record.pop(ended, None)
+        if (name := self.shape.spec.write_times) is not None:
+            stamps = written(self.shape, values)
+            record[name] = {n: _wide(at) for n, at in stamps.items() if n in record}
         return found.expires
 
     def id(self, values: Mapping[str, bytes] | Values) -> Value:
@@ -425,6 +505,11 @@ def _check_key(row: Row, key: Key) -> None:
     for name in key.clustering:
         if len(row.column(name)) > MAX_KEY:
             raise Unfit(f"the clustering key is over {MAX_KEY:,} bytes", child("", name))
+
+
+def _wide(number: int) -> Value:
+    """A number as one of 64 bits."""
+    return v.Int64(number) if -(2**31) <= number < 2**31 else number
 
 
 def _joined(parts: list[Value]) -> Value:

@@ -159,12 +159,13 @@ def shape_of(spec: Spec, info: TableInfo | None, where: str) -> Shape:
                 where=where,
                 hint="its columns are: " + ", ".join(columns),
             )
-    if spec.deadlines in columns:
-        raise Refused(
-            f"deadlines={spec.deadlines!r} is a column of the table, too",
-            where=where,
-            hint="give the field that is to hold the deadlines another name",
-        )
+    for option, name in spec.cellwise.items():
+        if name in columns:
+            raise Refused(
+                f"{option}={name!r} is a column of the table, too",
+                where=where,
+                hint="give the field that is to hold them another name",
+            )
     id = _id(spec, key, columns, where)
     for projection in spec.projections:
         apart = [name for name in id if name not in projection.key.columns]

@@ -26,7 +26,7 @@ LOCATOR = "_locator"
 _NAME = re.compile(r"[A-Za-z0-9_]{1,48}")
 _INDEXES = ("sai", "2i")
 _DECLARING = frozenset(("key", "clustering", "id", "columns", "static", "derived", "types"))
-_OPTIONS = _DECLARING | {"nulls", "indexes", "projections", "rest", "deadlines"}
+_OPTIONS = _DECLARING | {"nulls", "indexes", "projections", "rest", "deadlines", "write_times"}
 _PROJECTED = frozenset(("name", "key", "clustering", "columns", "derived"))
 
 
@@ -72,6 +72,13 @@ class Spec:
     projections: tuple[Projection, ...] = ()
     rest: str | None = None
     deadlines: str | None = None
+    write_times: str | None = None
+
+    @property
+    def cellwise(self) -> dict[str, str]:
+        """The options that name a field for what is known of single cells, with that field."""
+        given = {"deadlines": self.deadlines, "write_times": self.write_times}
+        return {option: name for option, name in given.items() if name is not None}
 
     @property
     def locator(self) -> str:
@@ -100,7 +107,6 @@ def spec_of(at: At) -> Spec:
     nulls = options.get("nulls", "absent")
     if nulls not in ("absent", "null"):
         raise Refused(f"{at}: nulls is {nulls!r}", hint='it is "absent" or "null"')
-    rest, deadlines = options.get("rest"), options.get("deadlines")
     types = _types(at, options.get("types"))
     found = Spec(
         at.collection,
@@ -113,8 +119,9 @@ def spec_of(at: At) -> Spec:
         nulls == "null",
         _indexes(at, options.get("indexes")),
         tuple(_projection(at, each) for each in _list(at, options.get("projections"))),
-        None if rest is None else _texts(at, "rest", rest)[0],
-        None if deadlines is None else _texts(at, "deadlines", deadlines)[0],
+        _name(at, "rest", options),
+        _name(at, "deadlines", options),
+        _name(at, "write_times", options),
     )
     if found.rest is not None:
         found = _with_rest(at, found, found.rest)
@@ -144,6 +151,11 @@ def _texts(at: At, option: str, given: object) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         raise _refuse(at, f"{option} names a column twice: {', '.join(names)}")
     return tuple(names)
+
+
+def _name(at: At, option: str, options: Mapping[str, object]) -> str | None:
+    given = options.get(option)
+    return None if given is None else _texts(at, option, given)[0]
 
 
 def _list(at: At, given: object) -> Sequence[Mapping[str, object]]:
@@ -265,13 +277,13 @@ def _check(at: At, spec: Spec) -> None:
     """Refuse a declaration whose parts do not agree."""
     if SIDE in {*spec.columns, *spec.derived} or spec.rest == SIDE:
         raise _refuse(at, f"{SIDE} is the reserved column, no field")
-    if spec.deadlines is not None:
-        if spec.deadlines in {SIDE, spec.rest, *spec.columns, *spec.derived}:
-            raise _refuse(at, f"deadlines={spec.deadlines!r} is a column, too")
+    for option, name in spec.cellwise.items():
+        if name in {SIDE, spec.rest, *spec.columns, *spec.derived}:
+            raise _refuse(at, f"{option}={name!r} is a column, too")
         if spec.projections:
-            raise _refuse(
-                at, "deadlines= goes with no projections: they would keep what ends in the table"
-            )
+            raise _refuse(at, f"{option}= goes with no projections, whose cells have their own")
+    if len(set(spec.cellwise.values())) < len(spec.cellwise):
+        raise _refuse(at, "deadlines= and write_times= name one field")
     if spec.key is None:
         needed = [n for n in ("static", "projections", "indexes") if getattr(spec, n)]
         if needed:

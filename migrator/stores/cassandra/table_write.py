@@ -115,7 +115,24 @@ class TableWriter:
         self._remove(gone)
         if not self._pristine.holds:
             until_seen(new, self._hidden, self._put_later, self._where)
+        self._see([row for row, _ in pairs if row.written])
         return sum(s.size for stages in writes for stage in stages for s in stage.first)
+
+    def _see(self, stamped: Sequence[Row]) -> None:
+        """Look for rows that were put with the write times of their cells, and put what does not
+        lie there like that once more, stamped as ever (R10): some cell or tombstone is later."""
+        if not stamped:
+            return
+        keys = [row.key(self._shape.key) for row in stamped]
+        found = self._reader.by_key(keys, all_columns(self._shape))
+        hidden = [
+            self._rows.unstamped(row)
+            for row, values in zip(stamped, found, strict=True)
+            if not ended(row.expires) and not self._rows.is_as_put(row, values)
+        ]
+        if hidden:
+            old = self.old([self._id(row) for row in hidden])
+            self._put(list(zip(hidden, old, strict=True)))
 
     def _hidden(self, put: Sequence[tuple[Row, Old]]) -> list[tuple[Row, Old]]:
         """Those of some blocks that are not there though they were put, and not to end soon."""
@@ -167,10 +184,10 @@ class TableWriter:
         ]
         # All of one row, and so one mutation, however many statements.
         full = [insert(self._table, self._columns, values, stamp, ttl)]
-        full += [
-            update(self._table, self._shape, row, names, stamp, time_to_live(moment))
-            for moment, names in apart.items()
-        ]
+        for (moment, at), names in apart.items():
+            written_ = stamp if at is None else _signed(at)
+            life = ttl if moment is None else time_to_live(moment)
+            full.append(update(self._table, self._shape, row, names, written_, life))
         beside = [
             change
             for projected in self._projected
@@ -267,8 +284,11 @@ class TableWriter:
         for path in patch.unset:
             entries.pop(path, None)
         row = self._rows.row(Block(patch.id, entries, before.expires))
+        row = self._rows.unstamped(
+            row, [name for name in row.written if row.values[name] == old.values.get(name)]
+        )
         self._check_static([row])
-        alone = not self._projected and self._shape.spec.deadlines is None
+        alone = not self._projected and not self._shape.spec.cellwise
         if row.key(self._shape.key) == old.key and alone:
             self._update(row, old)
         else:
