@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TypeVar, cast
 
 from migrator.archive import Archive
-from migrator.errors import DamagedBlock, DoesNotFit
+from migrator.errors import DamagedBlock, DoesNotFit, Refused
 from migrator.grouping import Gathered, gathered
 from migrator.holding import Tags
 from migrator.model.block import Aggregate, Block, cut, join, name
@@ -32,6 +32,9 @@ from migrator.referring import referring
 from migrator.retry import Retry
 
 Item = TypeVar("Item")
+
+NOT_MADE = (CorruptBlock, DoesNotFit, Refused)
+"""Why a block makes none on the other side: what ``Route.expected`` raises."""
 
 
 @dataclass
@@ -111,7 +114,7 @@ class Route:
     def expected(self, block: Block) -> list[Block]:
         """The blocks that the target must hold for a block of the source.
 
-        Raises as ``made``, and DoesNotFit for a value that may not travel tagged.
+        Raises one of NOT_MADE: as ``made``, and DoesNotFit for a value that may not travel tagged.
         """
         made = self.made(block)
         if not self.tags.anywhere:
@@ -123,7 +126,7 @@ class Route:
         """The blocks that a block of the source becomes, whatever the target may hold.
 
         Raises CorruptBlock for entries that give no aggregate, DoesNotFit for a value that an
-        evolution can't take.
+        evolution can't take, Refused for one that the representation can't cut.
         """
         if self.passes_through:
             if self.gathers and not block.entries:
@@ -333,5 +336,5 @@ class _Mapped:
     def _of(self, source: Block) -> set[bytes] | None:
         try:
             return {encode(new.id) for new in self._route.expected(source)}
-        except (CorruptBlock, DoesNotFit):
+        except NOT_MADE:
             return None

@@ -13,13 +13,13 @@ from __future__ import annotations
 from migrator.engine.archived import parts_kept, tidy, whole_ones
 from migrator.engine.carry_parts import carry_parts_back
 from migrator.engine.work import Scene, keys_aside
-from migrator.errors import DoesNotFit, Failed
+from migrator.errors import Failed
 from migrator.model.block import Address, Block, join
 from migrator.model.canonical import encode
 from migrator.model.diff import same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
-from migrator.route import Route, pages
+from migrator.route import NOT_MADE, Route, pages
 from migrator.state import quarantine_key
 
 
@@ -73,7 +73,7 @@ def _write(
             if old is not None and all(same_block(block, new) for new in route.expected(old)):
                 continue
             before = None if old is None else join(old)
-        except (CorruptBlock, DoesNotFit):
+        except NOT_MADE:
             before = None  # it was in quarantine and never reached the target: it is replaced
         writes.append(route.returned(block, before, kept.get(encode(each[0]))))
         done["create" if old is None else "change"] += 1

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from migrator.errors import DoesNotFit
 from migrator.model.move import At, Tables
-from migrator.model.rules import CorruptBlock
 from migrator.ports import Infers
 from migrator.referring import referring
 from migrator.retry import Retry
-from migrator.route import Route, pages
+from migrator.route import NOT_MADE, Route, pages
 
 PAGE = 1_000
 
@@ -34,7 +32,7 @@ def inferred(route: Route, retry: Retry, progress: Callable[[int, int], None]) -
                 try:
                     for new in route.expected(block):
                         watching.add(new)
-                except (CorruptBlock, DoesNotFit):
+                except NOT_MADE:
                     continue  # the survey tells of it
             seen += len(page.blocks)
             progress(seen, total)

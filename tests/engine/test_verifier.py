@@ -17,8 +17,11 @@ from migrator import commands
 from migrator.engine import verify
 from migrator.errors import Mismatch
 from migrator.model import value as v
+from migrator.model.block import Block
 from migrator.model.phase import Phase
 from migrator.model.value import Kind, Value
+from migrator.retry import Retry
+from migrator.route import accounted
 from migrator.stores.sqlite import codec
 from tests.engine.games import fill, game, make_project, read_through, source
 
@@ -242,3 +245,29 @@ def test_sensitive_values_are_not_told(arrived: commands.Project, tmp_path: Path
         overwrite(project, "text", "another secret")
         (found,) = commands.verify_run(project, "0001")
     assert found.told[0].paths == ["rounds[1].spell.cast[0]: *** (text) / *** (text)"]
+
+
+def test_a_block_that_no_rule_cuts_accounts_for_what_its_key_leads_back_from(
+    tmp_path: Path,
+) -> None:
+    config = make_project(tmp_path)
+    (tmp_path / "migrations" / "0001_rounds.py").write_text(BY_PLACE)
+    with commands.Project(config, "test") as project:
+        fill(source(project), [("1", {"id": "1", "place": "a", "tags": v.Set(["x"])})])
+        (route,) = project.routes("0001")
+        block = Block("a", {"tags[0]": "x", "": {"id": "1", "place": "a"}})
+        # What may be needed is not taken for one too many, and nothing else is hidden by it.
+        assert accounted(route, [block, Block("b", {"": {}})], route.source, Retry()) == ["1", None]
+
+
+BY_PLACE = '''"""Games by their places, each tag an entry of its own."""
+
+from migrator import At, ChangeId, Move
+
+revision, down_revision = "0001", None
+
+move = Move(
+    "Game", source=At("old", "games"), evolve=[ChangeId("place", stays="id")],
+    target=At("new", "games", representation=["/Game/*/tags[*]", "/Game/*"]),
+)
+'''
