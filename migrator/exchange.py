@@ -73,6 +73,18 @@ class ExchangingAlone(Protocol):
         """Whether that is so."""
 
 
+@runtime_checkable
+class Replacing(Protocol):
+    """A collection that puts blocks by exchange also where what lies there can't be read; beside
+    ``ExchangingAlone``, where no plain write does."""
+
+    def replace(self, id: Value, change: Block | None) -> None:
+        """Put a whole block, or remove it, in one atomic step, whatever lies there.
+
+        Raises as ``write`` and ``delete`` do.
+        """
+
+
 def exchanges_alone(collection: object) -> bool:
     """Whether an application's writes to a collection all have to be exchanges."""
     return isinstance(collection, ExchangingAlone) and collection.exchanging_alone

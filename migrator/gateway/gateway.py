@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, TypeAlias, TypeVar
 
-from migrator.errors import Failed, Refused, Terminal, Transient
-from migrator.exchange import Amending, Change, Exchanging, TooMuch
+from migrator.errors import DamagedBlock, Failed, Refused, Terminal, Transient
+from migrator.exchange import Amending, Change, Exchanging, Replacing, TooMuch
 from migrator.gateway import changes
 from migrator.gateway.errors import Behind, Conflict
 from migrator.gateway.follower import Moved, Terms
@@ -207,7 +207,7 @@ class Gateway:
 
         if not (_plainly(here, expected) and self._send(here, id, write)):
             try:
-                self._change(here, id, lambda _: new, expected)
+                self._change(here, id, lambda _: new, expected, whole=True)
             except TooMuch:
                 if expected is not ANY or not self._send(here, id, whole):
                     raise
@@ -282,7 +282,7 @@ class Gateway:
 
         if not (_plainly(here, expected) and self._send(here, id, remove, deleted=True)):
             try:
-                self._change(here, id, lambda _: None, expected, deleted=True)
+                self._change(here, id, lambda _: None, expected, deleted=True, whole=True)
             except TooMuch:
                 if expected is not ANY:
                     raise
@@ -375,18 +375,28 @@ class Gateway:
         *,
         once: bool = False,
         deleted: bool = False,
+        whole: bool = False,
     ) -> Found:
         """Read, change, exchange; again where somebody was faster.
 
         What was sent before and is there now was carried out, though its answer was lost; not so
-        with ``once``, where somebody else may have added the same.
+        with ``once``, where somebody else may have added the same. ``whole``: whatever is there
+        goes, also what can't be read.
         """
         sent: list[Found] = []
 
         def try_(sides: Sides) -> Found | None:
             key = sides.key(id)
-            (held,) = sides.primary.read([key])
-            found = _found(here, sides, held)
+            try:
+                (held,) = sides.primary.read([key])
+                found = _found(here, sides, held)
+            except DamagedBlock:
+                blindly = whole and expected is ANY and sides.by_exchange
+                if not blindly or not isinstance(sides.primary, Replacing):
+                    raise
+                new = change(None)
+                sides.primary.replace(key, None if new is None else sides.stored(new, None))
+                return Found(id, {}) if new is None else Found(id, new.value, new.expires)
             if sent and found is not None and found.version == sent[-1].version and not once:
                 return found
             if expected is not ANY and expected != (found and found.version):
@@ -482,7 +492,7 @@ def _found(here: Opened, sides: Sides, block: Block | None) -> Found | None:
     try:
         aggregate = sides.seen(block)
     except CorruptBlock as error:
-        raise Failed(f"it can't be read: {error}", where=name(here.cls, block.id)) from None
+        raise DamagedBlock(f"it can't be read: {error}", where=name(here.cls, block.id)) from None
     return Found(aggregate.id, aggregate.value, aggregate.expires)
 
 

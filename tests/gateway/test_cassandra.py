@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator import commands
+from migrator.errors import DamagedBlock
 from migrator.gateway import Conflict
 from migrator.stores.cassandra.table_exchange import version_of
 from tests.contract import servers
@@ -88,3 +89,29 @@ def test_conditions_and_what_several_write_at_once(config: Path) -> None:
         games.delete("of 1")
         assert games.get("one") is None
         assert games.get("of 1") is None
+
+
+def test_a_block_that_cannot_be_read_is_replaced_and_removed(cassandra_to_embedded: Path) -> None:
+    session, keyspace = servers._cassandra()
+    with commands.Project(cassandra_to_embedded, "test") as project:
+        table = ends(project)[0].at.collection
+
+    def damage() -> None:
+        session.execute(
+            f"UPDATE {keyspace}.{table} SET value = '{{' WHERE block = 'one' AND entry = ''"
+        )
+
+    with opened(cassandra_to_embedded) as games:
+        games.put("one", {"n": 0})
+        damage()
+        for change in (
+            lambda: games.get("one"), lambda: games.update("one", {"n": 1}),
+            lambda: games.put("one", {"n": 1}, expected=None),
+            lambda: games.delete("one", expected="x"),
+        ):  # fmt: skip
+            with pytest.raises(DamagedBlock, match="can't be read"):
+                change()
+        assert games.put("one", {"n": 1}).version == games.get("one").version
+        damage()
+        games.delete("one")
+        assert games.get("one") is None

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from migrator.errors import DamagedBlock, Transient
-from migrator.exchange import Exchanging
+from migrator.exchange import Exchanging, Replacing
 from migrator.model.block import Address, Block, Patch
 from migrator.model.layouts import cassandra_row, cassandra_table
 from migrator.model.move import Layout
@@ -268,7 +268,8 @@ def test_what_is_put_after_a_removal_is_there(
     assert entries(made, key) == {"a": 2}
 
 
-def test_a_bracket_on_a_damaged_block_is_settled(made: Collection, key: str, plain: Any) -> None:
+def damage(made: Collection, key: str, plain: Any) -> None:
+    """Put a block that can't be read."""
     made.write([Block(key, {"b": 1})])
     table, place = made.at.collection, place_of(made, key)
     if made.at.layout == TABLE:
@@ -279,7 +280,34 @@ def test_a_bracket_on_a_damaged_block_is_settled(made: Collection, key: str, pla
         plain.execute(f"UPDATE {table} SET \"entries\"['b'] = '{{' WHERE {place}")
     with pytest.raises(DamagedBlock):
         made.read([key])
+
+
+def test_a_bracket_on_a_damaged_block_is_settled(made: Collection, key: str, plain: Any) -> None:
+    damage(made, key, plain)
     cast("Any", made).journal("run").settle(key)
+
+
+def test_a_damaged_block_is_replaced_and_removed_whole(
+    made: Collection, key: str, plain: Any
+) -> None:
+    def replace(change: Block | None) -> None:
+        cast("Replacing", made).replace(key, change)
+
+    damage(made, key, plain)
+    with pytest.raises(DamagedBlock):
+        exchange(made, key, None, Block(key, {"a": 2}))
+    replace(Block(key, {"a": 2}))
+    held = read(made, key)
+    assert held == Block(key, {"a": 2})
+    assert exchange(made, key, held, Patch(key, {"b": 3}))
+    replace(Block(key, {"c": 4}))  # of any other one as well
+    assert entries(made, key) == {"c": 4}
+    damage(made, key, plain)
+    replace(None)
+    assert rows(plain, made, key) == []
+    replace(None)
+    replace(Block(key, {"a": 5}))
+    assert entries(made, key) == {"a": 5}
 
 
 def test_nothing_is_left_of_what_was_removed(made: Collection, key: str, plain: Any) -> None:

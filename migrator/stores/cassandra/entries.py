@@ -214,6 +214,10 @@ class EntriesCollection(Live):
         """Change a block that still is ``held``, by a lightweight transaction."""
         return self._exchanger.exchange(id, held, change)
 
+    def replace(self, id: Value, change: Block | None) -> None:
+        """Put a whole block, or remove it, whatever lies there, by a lightweight transaction."""
+        self._exchanger.replace(id, change)
+
     def _read_by(self, node: Node) -> EntriesCollection:
         return EntriesCollection(node, self.cls, self.at)
 

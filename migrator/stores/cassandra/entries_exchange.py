@@ -15,7 +15,7 @@ from migrator.stores.cassandra.entries_write import Writer, name_of
 from migrator.stores.cassandra.seen import ended
 from migrator.stores.cassandra.table_wire import Statement, Wire
 from migrator.stores.cassandra.table_write import time_to_live
-from migrator.stores.cassandra.transactions import exchange
+from migrator.stores.cassandra.transactions import exchange, replace
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,17 @@ class Exchanger:
         self.writer.pristine.holds = False  # it is removed by another clock than plain writes have
         return exchange(lambda: self._look(id, key), id, held, change, self.writer.where)
 
-    def _look(self, id: Value, key: bytes) -> _Lying:
+    def replace(self, id: Value, change: Block | None) -> None:
+        """Put a whole block, or remove it, also where what lies there can't be read."""
+        key = self.writer.key(id)
+        self.writer.pristine.holds = False
+        replace(lambda: self._look(id, key, reads=False), id, change, self.writer.where)
+
+    def _look(self, id: Value, key: bytes, *, reads: bool = True) -> _Lying:
         (raw,) = self.reader.raw([key])
         before = raw or Raw(key)
-        return _Lying(self, id, before, self.reader.block(raw), before.version)
+        block = self.reader.block(raw) if reads else None
+        return _Lying(self, id, before, block, before.version)
 
     def statements(self, before: Raw, step: _Step, version: int) -> list[Statement]:
         """The statements of a change that leaves a version."""
@@ -65,6 +72,10 @@ class _Lying:
     before: Raw
     block: Block | None
     known: int | None
+
+    @property
+    def there(self) -> bool:
+        return bool(self.before.fields) and not ended(self.before.expires)
 
     @property
     def drawn(self) -> bool:

@@ -375,6 +375,10 @@ class TableCollection(Live, TableReading):
         """Change a block that still is ``held``, by a lightweight transaction."""
         return self._exchanger.exchange(id, held, change)
 
+    def replace(self, id: Value, change: Block | None) -> None:
+        """Put a whole block, or remove it, whatever lies there, by a lightweight transaction."""
+        self._exchanger.replace(id, change)
+
     def _read_by(self, node: Node) -> TableCollection:
         other = TableCollection(node, self.cls, self.at)
         other._shape = self._shape  # the catalogue takes reads of no other strength

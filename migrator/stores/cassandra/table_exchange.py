@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from migrator.errors import DoesNotFit, Refused
+from migrator.errors import DamagedBlock, DoesNotFit, Refused
 from migrator.exchange import Change, made_of
 from migrator.model.block import Block, Patch
 from migrator.model.canonical import encode
@@ -24,7 +24,7 @@ from migrator.stores.cassandra.table_shape import Shape
 from migrator.stores.cassandra.table_spec import SIDE
 from migrator.stores.cassandra.table_wire import UNSET, Name, Statement, Values, Wire
 from migrator.stores.cassandra.table_write import PrimaryKey, time_to_live
-from migrator.stores.cassandra.transactions import ahead, exchange
+from migrator.stores.cassandra.transactions import ahead, exchange, replace
 
 VERSION = "version"
 
@@ -92,15 +92,23 @@ class TableExchanger:
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         """Change a block that still is ``held``. Raises Refused where no transaction holds it."""
+        self._begin()
+        return exchange(lambda: self._look(id), id, held, change, self.where)
+
+    def replace(self, id: Value, change: Block | None) -> None:
+        """Put a whole block, or remove it, also where what lies there can't be read."""
+        self._begin()
+        replace(lambda: self._look(id, reads=False), id, change, self.where)
+
+    def _begin(self) -> None:
         if refusal := why_not(self.shape):
             what, hint = refusal
             raise Refused(
                 f"a block can't be changed on condition here: {what}", where=self.where, hint=hint
             )
         self._pristine.holds = False  # it is removed by another clock than plain writes have
-        return exchange(lambda: self._look(id), id, held, change, self.where)
 
-    def _look(self, id: Value) -> _Lying:
+    def _look(self, id: Value, *, reads: bool = True) -> _Lying:
         key = self.rows.address(id)
         (values,) = self.reader.by_key([key], self.names)
         if values is None:
@@ -110,10 +118,16 @@ class TableExchanger:
         # What was read anew may be of a later writer: it is claimed, which tells.
         stamps = values if timed[0].get(SIDE) == values.get(SIDE) else {}
         values = {**timed[0], **{name: stamps.get(name) for name in _stamps(self.shape)}}
-        block = self._decode(id, values)
+        version = version_of(values.get(SIDE))
+        try:
+            block = self._decode(id, values)
+        except DamagedBlock:
+            if reads:
+                raise
+            return _Lying(self, id, key, values, None, version, damaged=True)
         other = None if encode(block.id) == encode(id) else block.id
         there = None if other is not None or ended(block.expires) else block
-        return _Lying(self, id, key, values, there, version_of(values.get(SIDE)), other)
+        return _Lying(self, id, key, values, there, version, other)
 
     def later(self, values: Values) -> bool:
         """Whether some cell was stamped later than the version, or nothing tells."""
@@ -137,9 +151,14 @@ class _Lying:
     block: Block | None
     known: int | None
     other: Value = None
+    damaged: bool = False
 
     def __post_init__(self) -> None:
         self._read = self.known
+
+    @property
+    def there(self) -> bool:
+        return self.block is not None or self.damaged
 
     @property
     def drawn(self) -> bool:

@@ -68,6 +68,10 @@ class Lying(Versioned, Protocol):
     known: int | None
 
     @property
+    def there(self) -> bool:
+        """Whether something lies there that has not ended."""
+
+    @property
     def drawn(self) -> bool:
         """Whether a transaction wrote its version, and nobody anything later."""
 
@@ -89,9 +93,18 @@ def exchange(
     raise Transient(f"{show(id)}: others keep writing it", where=where, hint="try again")
 
 
+def replace(look: Callable[[], Lying], id: Value, change: Block | None, where: str) -> None:
+    """Put a whole block, or remove it, whatever lies there: also what can't be read."""
+    for _ in range(_TRIES):
+        becoming = (lying := look()).becomes(change)
+        if (not lying.there and becoming.gone) or _take(lying, becoming, where):
+            return
+    raise Transient(f"{show(id)}: others keep writing it", where=where, hint="try again")
+
+
 def _take(lying: Lying, becoming: Becoming, where: str) -> bool:
     """Carry a change out; False where the block is to be looked at anew."""
-    there = lying.block is not None
+    there = lying.there
     if there and not lying.drawn:
         lying.known = _claim(lying, lying.known, where)
         if lying.known is None:
