@@ -134,7 +134,7 @@ def swap_options(command: F) -> F:
             click.option(
                 "--hook", metavar="COMMAND", default="",
                 help="Stops the applications' writes, and lets them go on: MIGRATOR_EVENT is "
-                "fence, release or undo.",
+                "fence, release or undo. An address (http://...) is posted the same as JSON.",
             ),
             click.option(
                 "--gateways", is_flag=True,

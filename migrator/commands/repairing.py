@@ -289,6 +289,7 @@ class _Repair:
     def _rebuild(self, primary: str, hook: str, stop: threading.Event) -> None:
         """One reign more, everywhere. The control row goes first: it stops the gateways, and until
         the stores say the same nobody acts by it."""
+        terms = msgspec.to_builtins(SwapTerms(hook=hook, gateways=True))
         old, new, made = self.run, self._reign(primary), self.plan
         if old is None:
             made = self._planned()
@@ -306,7 +307,6 @@ class _Repair:
             for note in self.notes:
                 write(scene, note, "repair")
             scene.control.record(scene.run.id, NOTED, kept=True)
-            terms = msgspec.to_builtins(SwapTerms(hook=hook, gateways=True))
             scene.control.record(scene.run.id, "armed", to=primary, **terms)
             if (request := owner.live.asked()) is not None:
                 owner.answer(request, Refused("the run was repaired meanwhile", hint="ask again"))

@@ -8,8 +8,6 @@ control row says how far an attempt came, so that whoever comes after a crash kn
 
 from __future__ import annotations
 
-import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,10 +18,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
+from migrator.engine import hook
 from migrator.engine.lane import Lane
 from migrator.engine.points import reached
 from migrator.engine.proof import prove
-from migrator.errors import MigratorError, Refused, Transient, Waiting
+from migrator.errors import MigratorError, Refused, Waiting
 from migrator.journal import OTHER, Bracketed, Numbering
 from migrator.model.phase import Phase
 from migrator.state import Run, ShadowReads, add_up
@@ -41,9 +40,10 @@ _ENOUGH = 0.9
 
 class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What was answered beside a request. ``bound`` and ``lag`` are seconds; ``hook`` is a
-    command that stops the applications' writes and lets them go on, ``gateways`` says that all
-    of them write by the gateway; ``shadow_reads`` is how many different keys must have been
-    found the same on both sides; ``why`` is said for the record, beside what is accepted."""
+    command or an address that stops the applications' writes and lets them go on, ``gateways``
+    says that all of them write by the gateway; ``shadow_reads`` is how many different keys must
+    have been found the same on both sides; ``why`` is said for the record, beside what is
+    accepted. Raises Refused for a hook that can't be kept."""
 
     accept_keys: tuple[str, ...] = ()
     drop_target: bool = False
@@ -55,6 +55,9 @@ class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     shadow_reads: int = 0
     why: str = ""
+
+    def __post_init__(self) -> None:
+        hook.refuse_wrong(self.hook)
 
 
 class Swap(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,8 +200,8 @@ def _gates(mirror: Mirror, to: str, terms: SwapTerms) -> None:
             raise Refused(
                 "nothing stops the applications' writes here",
                 where=str(old.at),
-                hint="name a command that does: --hook COMMAND; or say that all of them write by "
-                "the gateway: --gateways",
+                hint="name a command or an address that does: --hook COMMAND; or say that all of "
+                "them write by the gateway: --gateways",
             )
         lane.attach(to)
         prove(lane.route, to, mirror.scene.retry)
@@ -411,30 +414,12 @@ def _begin_reign(mirror: Mirror, lane: Lane, new: str, mark: str) -> None:
 
 
 def _call(mirror: Mirror, terms: SwapTerms, event: str, seconds: float) -> None:
-    """Run the user's command, with what happens in its environment."""
-    env = {
-        **os.environ,
-        "MIGRATOR_EVENT": event,
-        "MIGRATOR_RUN": mirror.run.id,
-        "MIGRATOR_REVISION": mirror.scene.plan.revision,
-        "MIGRATOR_PRIMARY": mirror.run.primary,
-        "MIGRATOR_EPOCH": str(mirror.run.epoch),
-    }
-    try:
-        # The command is the operator's own, as in a crontab.
-        done = subprocess.run(  # noqa: S602
-            terms.hook, shell=True, env=env, timeout=seconds, stdin=subprocess.DEVNULL,
-            capture_output=True, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise Waiting(
-            f"the hook did not end within {seconds:g} s at {event}", hint="make it quicker"
-        ) from None
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise Transient(
-            f"the hook ended with {done.returncode} at {event}" + (f": {said[-1]}" if said else "")
-        )
+    run = mirror.run
+    facts = {
+        "run": run.id, "revision": mirror.scene.plan.revision, "primary": run.primary,
+        "epoch": str(run.epoch),
+    }  # fmt: skip
+    hook.call(terms.hook, event, facts, seconds)
 
 
 __all__ = ["BOUND", "LAG", "Swap", "SwapTerms", "mend", "swap"]
