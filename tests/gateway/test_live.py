@@ -25,7 +25,7 @@ from tests.system.kit import contents, fresh
 
 SCRIPT = '''"""Games move."""
 
-from migrator import At, Move, cassandra_table, tables
+from migrator import At, Move, cassandra_table, item, tables
 
 revision, down_revision = "0001", None
 

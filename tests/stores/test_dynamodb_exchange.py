@@ -65,14 +65,14 @@ def entries(collection: Collection) -> object:
 
 def in_between(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something once, between what an exchange reads and its transaction."""
-    take = Transactor._take
+    send = Transactor.send
 
     def late(self: Transactor, *what: Any) -> bool:
-        patch.setattr(Transactor, "_take", take)
+        patch.setattr(Transactor, "send", send)
         act()
-        return take(self, *what)
+        return send(self, *what)
 
-    patch.setattr(Transactor, "_take", late)
+    patch.setattr(Transactor, "send", late)
 
 
 def test_updates_of_disjoint_entries_collide(

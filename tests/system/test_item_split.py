@@ -221,7 +221,10 @@ def test_an_item_has_its_bounds(store: Store, most: Any) -> None:
         store.collection("Game", At("dynamo", "games", RULES, Layout("item-split", {"most": most})))
 
 
-def test_it_has_no_feed_to_be_followed_by(tmp_path: Path, urls: Urls) -> None:
+@pytest.mark.parametrize("feed", [True, False])
+def test_a_live_move_asks_for_the_streams_of_both_tables(
+    tmp_path: Path, urls: Urls, monkeypatch: pytest.MonkeyPatch, feed: bool
+) -> None:
     shop = Shop(tmp_path, {"emb": urls(None, "embedded"), "dynamo": urls("dynalite", "dynamo")})
     with shop.open() as project:
         kit.fill(
@@ -230,6 +233,12 @@ def test_it_has_no_feed_to_be_followed_by(tmp_path: Path, urls: Urls) -> None:
         )
     target = f"At('dynamo', {kit.fresh('split')!r}, {RULES!r}, 'item-split')"
     shop.script(f"move = {kit.move('Game', SOURCE, target)}")
+    if not feed:
+        monkeypatch.setattr(SplitCollection, "journal", lambda *_: None)
     with shop.open() as project:
         errors = commands.plan(project, "0001", live=True).errors
-    assert [error.code for error in errors] == ["E130"]
+    if not feed:
+        assert [error.code for error in errors] == ["E130"]
+        return
+    assert [error.code for error in errors] == ["no-streams", "no-streams"]
+    assert ".large: this endpoint has no DynamoDB Streams" in errors[1].text

@@ -16,6 +16,7 @@ import pytest
 from migrator import commands
 from migrator.engine.swap import SwapTerms
 from migrator.gateway import Gateway
+from migrator.stores.dynamodb.split import SplitCollection
 from tests.contract import servers as own
 from tests.contract.feeds_dynamodb import client
 from tests.gateway import test_live as gateway
@@ -119,7 +120,8 @@ def test_nothing_is_lost_from_cassandra_to_dynamodb(tmp_path: Path) -> None:
     name = kit.fresh("gateway")
     config = gateway.project(
         tmp_path, own.cassandra(), own.dynamodb(),
-        f'{name!r}, layout="partition"', f'{name!r}, layout="item"',
+        f'{name!r}, layout=cassandra_table(key="id", columns={{"id": "text"}}, rest="others")',
+        f'{name!r}, layout="item"',
     )  # fmt: skip
     with commands.Project(config, "test") as project:
         old, new = gateway.ends(project)
@@ -144,6 +146,41 @@ def test_nothing_is_lost_from_cassandra_to_dynamodb(tmp_path: Path) -> None:
         gateway.assert_held(old, writers)
         commands.finish(project, "0001", keep_source=True)
     assert_nothing_left(name)
+
+
+def test_a_block_goes_from_table_to_table_while_it_is_followed(tmp_path: Path) -> None:
+    name, rules = kit.fresh("split"), ["/Game/*/rounds[*]", "/Game/*"]
+    config = gateway.project(
+        tmp_path, "embedded:///old.db", own.dynamodb(), '"games"',
+        f'{name!r}, representation={rules}, layout=item("id", split=40)',
+    )  # fmt: skip
+    first, second = {"pos": 0, "n": 1}, {"pos": 1, "n": 2}
+    with commands.Project(config, "test") as project, patient(config) as games:
+        old, new = gateway.ends(project)
+        assert isinstance(new, SplitCollection)
+        old.create()
+        for key, rounds in (("grows", []), ("shrinks", [first]), ("goes", [first])):
+            games.put(key, {"id": key, "rounds": rounds})
+        gateway.begin(project)
+        with gateway.mirroring(config):
+            games.append("grows", "rounds", first, wait=True)
+            games.update("shrinks", remove=["rounds[0]"], wait=True)
+        assert new._small.held(["grows", "shrinks", "goes"]) == ["shrinks"]
+        gateway.swapped(commands.cutover, project)
+        for write in (
+            lambda: games.update("grows", remove=["rounds[0]"]),
+            lambda: games.append("shrinks", "rounds", first),
+            lambda: games.append("shrinks", "rounds", second),
+            lambda: games.delete("goes"),
+            lambda: games.put("comes", {"id": "comes", "rounds": [first, second]}),
+        ):
+            write()
+        assert new._small.held(["grows", "shrinks", "goes", "comes"]) == ["grows"]
+        gateway.swapped(commands.rollback, project)
+        told = {"grows": [], "shrinks": [first, second], "comes": [first, second]}
+        expected = {key: {"id": key, "rounds": rounds} for key, rounds in told.items()}
+        assert gateway.held(old) == gateway.held(new) == expected
+        commands.abort(project, "0001", drop_target=True)
 
 
 def assert_nothing_left(table: str) -> None:

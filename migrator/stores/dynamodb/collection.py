@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
 
 from migrator.exchange import Change
 from migrator.model.block import Address, Block, Patch
@@ -17,7 +20,7 @@ from migrator.stores.dynamodb.codec import Item, Unreadable
 from migrator.stores.dynamodb.item import ItemShape
 from migrator.stores.dynamodb.live import Keys, Live, item_keys
 from migrator.stores.dynamodb.options import GATHERED, REST, SIDE, Options
-from migrator.stores.dynamodb.patching import Patcher
+from migrator.stores.dynamodb.patching import Patcher, unchanged
 from migrator.stores.dynamodb.ranges import after, segments, unreadable
 from migrator.stores.dynamodb.table import Table, Write, put, remove
 from migrator.stores.dynamodb.wire import Wire
@@ -90,8 +93,7 @@ class ItemCollection(Live):
         return read_blocks(self._table, self._shape.decode, ids)
 
     def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
-        key, _ = self._shape.key(id)
-        at = {self._table.options.hash.name: key}
+        at = self._at(id)
         item = self._table.get(at) if "" in paths else self._projected(at, paths)
         if item is None:
             return None
@@ -167,10 +169,45 @@ class ItemCollection(Live):
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         return Patcher(self._table, self._shape, self._where).exchange(id, held, change)
 
+    # ------------------------------------------------------------ as part of a transaction
+
+    def lying(self, id: Value) -> Item | None:
+        """The item of a key as it is now."""
+        return self._table.get(self._at(id))
+
+    def block(self, id: Value, item: Item) -> Block:
+        """The block of an item. Raises DamagedBlock."""
+        return self._decoded(id, item)
+
+    def removal(self, item: Item) -> dict[str, Any]:
+        """The action that removes an item which still is what was read."""
+        at = {"TableName": self._table.name, "Key": self._table.key(item)}
+        return {"Delete": at | unchanged(item, {})}
+
+    def creation(self, block: Block) -> dict[str, Any]:
+        """The action that puts the item of a block where there is none. Raises DoesNotFit."""
+        _, raw = self._shape.encode(block)
+        return {"Put": {"TableName": self._table.name, "Item": msgspec.Raw(raw)} | self._absent()}
+
+    def absence(self, id: Value) -> dict[str, Any]:
+        """The action that holds where a key has no item."""
+        at = {"TableName": self._table.name, "Key": self._at(id)}
+        return {"ConditionCheck": at | self._absent()}
+
+    def _absent(self) -> dict[str, Any]:
+        names = {"#k": self._table.options.hash.name}
+        return {
+            "ConditionExpression": "attribute_not_exists(#k)",
+            "ExpressionAttributeNames": names,
+        }
+
+    def _at(self, id: Value) -> Item:
+        return {self._table.options.hash.name: self._shape.key(id)[0]}
+
     def delete(self, addresses: Sequence[Address]) -> None:
         writes = []
         for address in addresses:
-            at = {self._table.options.hash.name: self._shape.key(address.id)[0]}
+            at = self._at(address.id)
             writes.append(remove(self._table.key_of(at), at, str(address.id)))
         self._table.write_many(writes)
 

@@ -76,13 +76,16 @@ LAYOUTS = {
     SPLIT: LayoutFacts(
         effective=False,
         unit="item; of a block over 400 KB as in item-collection",
-        version="none: nothing is changed on condition",
+        version="none is kept of an item; of a large block as in item-collection",
         costs={
             "get": Cost(1, "the key; of a large block also the keys beside"),
             "get_entries": Cost(1, "the key and the names of the entries"),
             "put": Cost(2, "the block, and its key beside"),
             "update": Cost(2, "the entries; of a large block as in item-collection"),
             "append": Cost(2, "the entry; of a large block as in item-collection"),
+            "exchange": Cost(
+                3, "the key in both tables; the items that differ, in one transaction"
+            ),
             "delete": Cost(2, "the key in both tables"),
         },
         limits=replace(_GATHERED_LIMITS, batch_blocks=sizes.BATCH_WRITES),

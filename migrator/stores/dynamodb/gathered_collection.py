@@ -165,7 +165,7 @@ class GatheredCollection(Live):
         self._locator = Locator(wire, at, cls, self._where) if places.fields else None
         self._walker = Walker(self._table, self._shape, self._locator)
         self._switcher = Switcher(self._table, self._shape, self._walker.look, self._where)
-        self._transactor = Transactor(self._table, self._shape, self._walker.look, self._where)
+        self.transactor = Transactor(self._table, self._shape, self._walker.look, self._where)
         self._meter = Meter(self._table)
         located = self._locator is not None
         self._units = GatheredMeter(self._meter, self._shape, located=located)
@@ -352,6 +352,13 @@ class GatheredCollection(Live):
         seen = zip(heads, self._walker.look_all(list(heads)), strict=True)
         return {place for place, each in seen if each is not None}
 
+    def look(self, id: Value) -> tuple[Place, Seen | None]:
+        """The place that a key alone gives, and what lies there."""
+        place = self._shape.places.of_id(id)
+        if place is None:
+            raise self._shape.unfit(id, "the key alone does not say where it lies")
+        return place, self._walker.look(place)
+
     def headed(self, ids: Sequence[Value]) -> list[Value]:
         """Those of some keys under which a head lies, be it that of a block on its way."""
         places = self._shape.places
@@ -415,7 +422,7 @@ class GatheredCollection(Live):
                 where=self._where,
                 hint="put or delete whole aggregates without expected",
             )
-        return self._transactor.exchange(id, held, change)
+        return self.transactor.exchange(id, held, change)
 
     # ------------------------------------------------------------ what fits
 

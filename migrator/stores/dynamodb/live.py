@@ -14,10 +14,10 @@ from migrator.stores.dynamodb.options import SIDE
 from migrator.stores.dynamodb.side import Side
 
 if TYPE_CHECKING:
-    from migrator.journal import Journal, Note
+    from migrator.journal import Note
     from migrator.stores.dynamodb.gathered import GatheredShape
     from migrator.stores.dynamodb.places import Found, Place
-    from migrator.stores.dynamodb.streams import Followed
+    from migrator.stores.dynamodb.streams import Followed, StreamJournal
     from migrator.stores.dynamodb.table import Table
 
 Keys = Callable[[Item, list[Item]], tuple[Iterable[Value], bool]]
@@ -32,7 +32,7 @@ class Live:
 
     _table: Table
 
-    def journal(self, name: str) -> Journal:
+    def journal(self, name: str) -> StreamJournal:
         """The stream of its table, for a run of this name."""
         from migrator.stores.dynamodb.streams import StreamJournal
 

@@ -188,7 +188,7 @@ class Patcher:
             except Unreadable as error:
                 raise unreadable(patch.id, error, self._where) from None
             new, raw = self._shape.encode(made_of(old, patch))
-            if self._table.put_if(raw, patch.id, **_unchanged(found, new)):
+            if self._table.put_if(raw, patch.id, **unchanged(found, new)):
                 return
         raise Transient(f"{show(patch.id)}: others keep writing it", where=self._where)
 
@@ -204,15 +204,15 @@ class Patcher:
         if not is_still(old, held):
             return False
         if change is None:
-            return found is None or self._table.delete_if(at, id, **_unchanged(found, {}))
+            return found is None or self._table.delete_if(at, id, **unchanged(found, {}))
         new, raw = self._shape.encode(made_of(old or Block(id, {}), change))
         if found is not None:
-            return self._table.put_if(raw, id, **_unchanged(found, new))
+            return self._table.put_if(raw, id, **unchanged(found, new))
         absent = {"ConditionExpression": "attribute_not_exists(#k)"}
         return self._table.put_if(raw, id, ExpressionAttributeNames={"#k": name}, **absent)
 
 
-def _unchanged(found: Item, new: Item) -> dict[str, Any]:
+def unchanged(found: Item, new: Item) -> dict[str, Any]:
     """The condition that an item still is what was read, as far as putting it would lose."""
     names: dict[str, str] = {}
     values: dict[str, Av] = {}

@@ -10,10 +10,10 @@ was stopped leaves beside an item is no block, and goes with the next write of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from migrator.errors import DoesNotFit, Refused
-from migrator.exchange import made_of
+from migrator.exchange import Change, made_of
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode
 from migrator.model.move import At, Layout
@@ -24,8 +24,12 @@ from migrator.retry import request as by_retry
 from migrator.stores.dynamodb.collection import ItemCollection
 from migrator.stores.dynamodb.gathered_collection import GatheredCollection
 from migrator.stores.dynamodb.options import GATHERED, Options, options_of
+from migrator.stores.dynamodb.splitting import SplitTransactor
 from migrator.stores.dynamodb.table import Write
 from migrator.stores.dynamodb.wire import Wire
+
+if TYPE_CHECKING:
+    from migrator.journal import Journal, Note
 
 LARGE = ".large"
 _PAGE = 1000
@@ -45,6 +49,7 @@ class SplitCollection:
         place = At(at.store, at.collection + LARGE, at.representation, layout)
         self._large = GatheredCollection(store, wire, cls, place, options_of(place, GATHERED))
         self._most = options.most
+        self._transactor = SplitTransactor(self._small, self._large, f"{store}:{at.collection}")
         self._measured = 0
         self._is_there = False
 
@@ -232,6 +237,25 @@ class SplitCollection:
     def delete(self, addresses: Sequence[Address]) -> None:
         self._clear([address.id for address in addresses])
         self._small.delete(addresses)
+
+    exchanging_alone = True
+
+    def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        """Change a block that still is ``held``, wherever it lies and comes to lie."""
+        return self._transactor.exchange(id, held, change)
+
+    # ------------------------------------------------------------ following
+
+    def journal(self, name: str) -> Journal:
+        """The streams of both tables, for a run of this name."""
+        from migrator.stores.dynamodb.split_feed import SplitJournal
+
+        small, large = (side.journal(name) for side in (self._small, self._large))
+        return SplitJournal(small, large, {"small": self._large.headed, "large": self._small.held})
+
+    def note(self, name: str) -> Note:
+        """The note of this name, in the same region of the same account."""
+        return self._small.note(name)
 
     # ------------------------------------------------------------ what fits
 

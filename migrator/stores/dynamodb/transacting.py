@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from migrator.errors import Terminal, Transient
 from migrator.exchange import Change, TooMuch, is_still, made_of
-from migrator.model.block import Block, Patch
+from migrator.model.block import Block
 from migrator.model.value import Value, show
 from migrator.retry import check
 from migrator.stores.dynamodb.codec import Item, Unreadable
@@ -47,7 +47,7 @@ class Transactor:
         self._places = shape.places
         self._look = look
         self._where = where
-        self._standing: dict[Place, tuple[Head, float]] = {}
+        self._standing: dict[Place, tuple[object, float]] = {}
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         """Change a block that still is ``held``. Raises TooMuch, DoesNotFit."""
@@ -56,26 +56,33 @@ class Transactor:
             raise self._shape.unfit(id, "the key alone does not say where it lies")
         for _ in range(_TRIES):
             seen = self._look(place)
-            self._wait_for_others(id, place, seen)
-            found = self._block(id, seen)
+            self.wait_for_others(id, place, seen)
+            found = self.block(id, seen)
             if not is_still(found, held):
                 return False
-            items = self._wanted(id, found, change)
-            if items is None and found is None:
+            new = None if change is None else made_of(found or Block(id, {}), change)
+            if new is None and found is None:
                 return True
-            if self._take(id, place, seen, items):
+            version = drawn()
+            left = None if new is None else version
+            if self.send(id, place, self.actions(place, seen, new, version), left):
                 return True
         raise Transient(f"{show(id)}: others keep writing it", where=self._where)
 
-    def _wait_for_others(self, id: Value, place: Place, seen: Seen | None) -> None:
+    def wait_for_others(self, id: Value, place: Place, seen: Seen | None) -> None:
         """Raise Transient while a change in several steps is under way, as plain writes are."""
         head = None if seen is None else seen.head
         if head is None or head.state is None:
             self._standing.pop(place, None)
-            return
+        else:
+            self.wait_while(id, place, head)
+
+    def wait_while(self, id: Value, place: Place, lying: object) -> None:
+        """Raise Transient while something lies there that may be of a change under way: until it
+        has not changed for long."""
         before, since = self._standing.get(place, (None, 0.0))
-        if before != head:
-            self._standing[place] = head, time.monotonic()
+        if before != lying:
+            self._standing[place] = lying, time.monotonic()
         elif time.monotonic() - since >= STANDS:
             return
         raise Transient(
@@ -84,7 +91,8 @@ class Transactor:
             hint=f"it counts as left once it has stood for {STANDS:.0f} s: try again then",
         )
 
-    def _block(self, id: Value, seen: Seen | None) -> Block | None:
+    def block(self, id: Value, seen: Seen | None) -> Block | None:
+        """The block of what lies at a place. Raises DamagedBlock."""
         if seen is None or not seen.there:
             return None
         try:
@@ -92,45 +100,36 @@ class Transactor:
         except Unreadable as error:
             raise unreadable(id, error, self._where) from None
 
-    def _wanted(self, id: Value, found: Block | None, change: Change) -> dict[str, Item] | None:
-        """The items that are to lie there; None for none."""
-        if change is None:
-            return None
-        if isinstance(change, Patch):
-            change = made_of(found or Block(id, {}), change)
-        return self._shape.encode(change)[1]
-
     # ------------------------------------------------------------ one transaction
 
-    def _take(
-        self, id: Value, place: Place, seen: Seen | None, items: Mapping[str, Item] | None
-    ) -> bool:
-        """Make these items of what was seen; False where it is to be looked at anew."""
+    def actions(
+        self, place: Place, seen: Seen | None, new: Block | None, version: int
+    ) -> list[dict[str, Any]]:
+        """What makes this block, or none, of what was seen, with a version on its head."""
+        items = None if new is None else self._shape.encode(new)[1]
         sk_name = self._table.options.key_names[1]
         lying = {str(item[sk_name]["S"]): item for item in (seen.items if seen else ())}
         head_sk = place.prefix + self._places.head
         gone = [sk for sk in lying if sk not in (items or {}) and sk != head_sk]
-        version = secrets.randbits(48) or 1
         actions = [self._removal(lying[sk]) for sk in gone]
         if items is None:
             head = lying.get(head_sk)
             at = self._places.key(place, head_sk)
             actions.append(self._absence(at) if head is None else self._removal(head))
         else:
-            new = {
-                sk: self._shape.stamped(item, secrets.randbits(48) or 1)
+            differing = {
+                sk: self._shape.stamped(item, drawn())
                 for sk, item in items.items()
                 if sk != head_sk and not _same(self._shape, lying.get(sk), item)
             }
             sum_ = 0
             for sk in items:
                 if sk != head_sk:
-                    sum_ ^= stamp_of(new.get(sk) or lying[sk]) or 0
+                    sum_ ^= stamp_of(differing.get(sk) or lying[sk]) or 0
             head = self._versioned(items[head_sk], sum_, version)
-            actions += [self._put(item, lying.get(sk)) for sk, item in new.items()]
+            actions += [self._put(item, lying.get(sk)) for sk, item in differing.items()]
             actions.append(self._put(head, lying.get(head_sk)))
-        self._check_size(id, actions)
-        return self._send(id, place, actions, None if items is None else version)
+        return actions
 
     def _versioned(self, head: Item, check: int, version: int) -> Item:
         side = Side.of(head)
@@ -192,10 +191,12 @@ class Transactor:
                 "whole block without expected",
             )
 
-    def _send(
+    def send(
         self, id: Value, place: Place, actions: list[dict[str, Any]], version: int | None
     ) -> bool:
-        """Send a transaction; again, under the same token, where no answer comes (R12)."""
+        """Send a transaction; again, under the same token, where no answer comes (R12). ``version``
+        is what it leaves on a head. False where it is to be looked at anew; raises TooMuch."""
+        self._check_size(id, actions)
         token = secrets.token_hex(16)
         lost: Transient | None = None
         for _ in range(_SENDINGS):
@@ -232,6 +233,11 @@ class Transactor:
         found = self._table.get(at)
         told = None if found is None else Side.of(found).more.get("version")
         return None if told is None else int(told["N"])
+
+
+def drawn() -> int:
+    """A version that nobody else has."""
+    return secrets.randbits(48) or 1
 
 
 def _same(shape: GatheredShape, lying: Item | None, item: Item) -> bool:
