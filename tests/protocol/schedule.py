@@ -10,11 +10,11 @@ schedule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -22,7 +22,7 @@ import sqlalchemy as sa
 import tenacity.wait
 
 from migrator import retry
-from migrator.engine import epochs, holders, lane, mirror, points, reconcile, swap
+from migrator.engine import epochs, holders, hook, lane, mirror, points, reconcile, swap
 from migrator.engine.held import Held
 from migrator.engine.mirror import Mirror
 from migrator.engine.throttle import Throttle
@@ -430,7 +430,7 @@ class Schedule:
         # Nobody reads the mirror here, but where a test says so.
         patch.setattr(mirror, "Held", lambda _: Held(lambda run: False, clock.monotonic))
         patch.setattr(tenacity.wait, "random", world.draws)
-        patch.setattr(swap, "subprocess", self._hooks())
+        patch.setattr(hook, "call", self._hooked)
         patch.setattr(points, "hook", world.step)
         self._live: type[LiveState] = LiveState
         self._plain: Control
@@ -470,12 +470,8 @@ class Schedule:
         run = self._plain.run(self._run)
         return run.primary, run.fence
 
-    def _hooks(self) -> ModuleType:
-        def run(command: str, *, env: dict[str, str], **_: object) -> SimpleNamespace:
-            self.world.hooked(env["MIGRATOR_EVENT"], env["MIGRATOR_PRIMARY"])
-            return SimpleNamespace(returncode=0)
-
-        return cast("ModuleType", SimpleNamespace(run=run, DEVNULL=-3, TimeoutExpired=TimeoutError))
+    def _hooked(self, _: str, event: str, facts: Mapping[str, str], seconds: float) -> None:
+        self.world.hooked(event, facts["primary"])
 
     # ------------------------------------------------------------------ one process after another
 
