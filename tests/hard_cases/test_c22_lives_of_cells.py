@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,7 +95,7 @@ def cache(tmp_path: Path) -> Iterator[tuple[str, Any]]:
     server.stop()
 
 
-def test_they_travel_to_hash_fields_and_any_store_and_back(
+def test_they_travel_to_hash_fields_and_any_layout_and_back(
     cassandra_bench: CassandraBench, cache: tuple[str, Any]
 ) -> None:
     execute, names = cassandra_bench.plain.execute, [kit.fresh("c22") for _ in range(3)]
@@ -103,10 +104,11 @@ def test_they_travel_to_hash_fields_and_any_store_and_back(
     fields = f"At('cache', 'u', layout={FIELDS})"
     shop = kit.Shop(
         cassandra_bench.root,
-        {"wide": cassandra_bench.url, "emb": "embedded:///emb.db", "cache": cache[0]},
+        {"wide": cassandra_bench.url, "cache": cache[0]},
     )
-    for way in ((first, fields), (fields, second), (second, "At('emb', 'c22')"),
-                ("At('emb', 'c22')", third)):  # fmt: skip
+    entries, row = (f"At('wide', {kit.fresh('c22')!r}, layout={x!r})" for x in ("partition", "row"))
+    ways = itertools.pairwise((first, fields, second, entries, row, third))
+    for way in ways:
         kit.carry(
             shop, shop.script(f"move = {kit.move('Thing', *way)}"), accept=["redis-persistence"]
         )

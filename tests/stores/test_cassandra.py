@@ -321,6 +321,32 @@ def test_a_deadline_is_kept_to_the_millisecond_and_swept(made: Collection, plain
     assert left == {"late", "never"}
 
 
+def test_c22_a_cell_that_does_not_end_with_its_block_is_reported(
+    made: Collection, plain: Any
+) -> None:
+    """Those of a block that is changed in part later than it was put are of one deadline."""
+    soon = int(time.time() * 1000) + 86_400_000
+    blocks = [Block(key, {"a": 1, "b": 2}, ends) for key, ends in (("k", None), ("l", soon))]
+    made.write([*blocks, Block("m", {"a": 1, "b": 2}, soon)])
+    made.patch([Patch("m", {"b": 3})])
+    table, declared = made.at.collection, "rounds" in str(made.at.layout)
+    for key, using in (("k", "USING TTL 1000"), ("l", "")):
+        if "partition" in str(made.at.layout):
+            put, where = "value = '5'", f"block = '{key}' AND entry = 'a'"
+        else:
+            put, where = "a = '5'" if declared else "\"entries\"['a'] = '5'", f"block = '{key}'"
+        plain.execute(f"UPDATE {table} {using} SET {put} WHERE {where}")
+    for reader in (made, made.observer()):
+        page = reader.page(None, None, 10)
+        assert [(b.id, b.entries) for b in page.blocks] == [("m", {"a": 1, "b": 3})]
+        why = "entries a do not end when the block does, which ends as a whole"
+        assert sorted(page.damaged) == [("k", why), ("l", why)]
+        with pytest.raises(DamagedBlock, match="entries a do not end"):
+            reader.read(["k"])
+    made.write(blocks)
+    assert_holds(made, [*blocks, Block("m", {"a": 1, "b": 3}, soon)])
+
+
 def test_a_deadline_already_reached_is_a_delete(made: Collection) -> None:
     made.write([Block("k", {"a": 1}), Block("l", {"a": 1})])
     made.write([Block("k", {"a": 2}, int(time.time() * 1000) - 1)])

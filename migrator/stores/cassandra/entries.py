@@ -89,7 +89,11 @@ class EntriesCollection(Live):
     def _reader(self) -> Reader:
         # ``codec.load`` by name: looked up when it is used.
         decoder = Decoder(lambda text, tags: codec.load(text, tags), unpack)
-        return Reader(self._wire, self._form, self._table, decoder, self.where)
+        return self._read(decoder)
+
+    def _read(self, decoder: Decoder) -> Reader:
+        elements = self._node.tells_elements
+        return Reader(self._wire, self._form, self._table, decoder, self.where, elements)
 
     @cached_property
     def _writer(self) -> Writer:
@@ -192,7 +196,7 @@ class EntriesCollection(Live):
         """The independent reader of the same table."""
         from migrator.stores.cassandra.entries_observe import OBSERVER
 
-        return Observing(Reader(self._wire, self._form, self._table, OBSERVER, self.where))
+        return Observing(self._read(OBSERVER))
 
     # ------------------------------------------------------------ writing
 

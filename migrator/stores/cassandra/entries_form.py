@@ -3,7 +3,8 @@
 A form says which table it needs, what of it is read, and which statements change a block. All
 values are JSON text with their tags beside them; keys and access paths are text. ``version`` is
 what a conditional write asks for: the stamp of the last write of a block (R10) or, where that was
-a lightweight transaction, a number below zero that was drawn for it.
+a lightweight transaction, a number below zero that was drawn for it. All cells of a block live as
+long as its deadline says; whoever gave one a life of its own is told so when the block is read.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from migrator.stores.cassandra.columns_nested import quoted
+from migrator.stores.cassandra.columns_nested import pieces, quoted
 from migrator.stores.cassandra.table_wire import Bytes, Row, Statement
 
 # A value's JSON and the JSON of its tags.
@@ -24,7 +25,10 @@ RESERVED = ("block", "entries", "tags", "expires", "version")
 
 @dataclass(slots=True)
 class Raw:
-    """What lies under the key of one block, as bytes: each entry by its name."""
+    """What lies under the key of one block, as bytes: each entry by its name.
+
+    ``apart`` are the entries that do not end with the block.
+    """
 
     key: bytes
     fields: dict[bytes, tuple[Bytes, Bytes]] = field(default_factory=dict)
@@ -32,6 +36,7 @@ class Raw:
     stamp: int = 0
     size: int = 0
     version: int | None = None
+    apart: tuple[bytes, ...] = ()
 
 
 @dataclass(slots=True)
@@ -94,6 +99,13 @@ class Form(Protocol):
     columns: tuple[str, ...]
     held: tuple[str, ...]
 
+    def lives(self, elements: bool) -> tuple[str, ...]:
+        """What tells how long cells live, read behind ``columns``; with those of the elements of
+        a map only where the server tells them."""
+
+    def apart(self, rows: Sequence[Row], unpack: Unpack) -> Iterable[bytes]:
+        """The entries of a block, read with ``lives``, that do not end when it does."""
+
     def table(self, name: str) -> str:
         """The statement that makes the table."""
 
@@ -108,6 +120,17 @@ class Form(Protocol):
 
     def removal(self, name: str, before: Raw) -> list[Statement]:
         """Those of a lightweight transaction that removes a block which still is as it was."""
+
+
+# Seconds by which lives may differ that were counted from one deadline, at different times.
+_NEAR = 60
+
+
+def _differ(life: Bytes, whole: Bytes) -> bool:
+    """Whether a cell ends, or stays, apart from the block."""
+    if life is None or whole is None:
+        return life is not whole
+    return abs(int.from_bytes(life, "big") - int.from_bytes(whole, "big")) > _NEAR
 
 
 def number(value: int) -> bytes:
@@ -154,6 +177,12 @@ class PartitionForm:
             f"CREATE TABLE IF NOT EXISTS {name} (block text, entry text, value text, tags text, "
             "expires bigint static, version bigint static, PRIMARY KEY (block, entry))"
         )
+
+    def lives(self, elements: bool) -> tuple[str, ...]:
+        return ("ttl(expires)", "ttl(value)")
+
+    def apart(self, rows: Sequence[Row], unpack: Unpack) -> Iterable[bytes]:
+        return (row[3] for row in rows if row[3] is not None and _differ(row[-1], row[-2]))
 
     def gather(self, rows: Sequence[Row], unpack: Unpack) -> Raw:
         key, expires, version = rows[0][:3]
@@ -227,6 +256,23 @@ class RowForm:
             f"CREATE TABLE IF NOT EXISTS {name} (block text PRIMARY KEY, {more}"
             '"entries" map<text, text>, tags map<text, text>, expires bigint, version bigint)'
         )
+
+    def lives(self, elements: bool) -> tuple[str, ...]:
+        declared = (f"ttl({quoted(column)})" for column in self._declared.values())
+        return ("ttl(expires)", *declared, *(('ttl("entries")',) if elements else ()))
+
+    def apart(self, rows: Sequence[Row], unpack: Unpack) -> Iterable[bytes]:
+        ((*held,),) = rows
+        values = held[len(self.columns) - len(self._declared) : len(self.columns)]
+        whole, *lives = held[len(self.columns) :]
+        for entry, value, life in zip(self._declared, values, lives, strict=False):
+            if value is not None and _differ(life, whole):
+                yield entry
+        for data in filter(None, lives[len(self._declared) :]):
+            if whole is None and not data[4:].strip(b"\xff"):
+                continue  # none ends, as nearly always: their names need not be read
+            told = zip(unpack(held[3] or b""), pieces(data, 4), strict=True)
+            yield from (name for name, life in told if _differ(life, whole))
 
     def gather(self, rows: Sequence[Row], unpack: Unpack) -> Raw:
         key, expires, version, entries, tags, *more = rows[0]

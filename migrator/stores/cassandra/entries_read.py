@@ -66,6 +66,11 @@ class Decoder:
 
     def block(self, raw: Raw) -> Block:
         """The block. Raises Damaged."""
+        if raw.apart:
+            names = ", ".join(
+                sorted(name.decode("utf-8", "backslashreplace") for name in raw.apart)
+            )
+            raise Damaged(f"entries {names} do not end when the block does, which ends as a whole")
         entries = self.entries(raw)
         if not entries:
             raise Damaged("it has no entry")
@@ -75,9 +80,18 @@ class Decoder:
 class Reader:
     """Reads blocks of one table by one decoder."""
 
-    def __init__(self, wire: Wire, form: Form, table: str, decoder: Decoder, where: str) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        form: Form,
+        table: str,
+        decoder: Decoder,
+        where: str,
+        elements: bool,
+    ) -> None:
         self._wire = wire
         self._form = form
+        self._columns = (*form.columns, *form.lives(elements))
         self._table = table
         self._decoder = decoder
         self._where = where
@@ -122,7 +136,7 @@ class Reader:
         rows = int(min(limit * self._block_rows * 1.1 + 1, PAGE_BYTES / self._row_bytes, MAX_ROWS))
         rows = max(2, rows)
         where, values = _between(range_, after)
-        query = f"{self._query(self._form.columns)}{where} LIMIT ?"
+        query = f"{self._query(self._columns)}{where} LIMIT ?"
         try:
             found = list(self._wire.rows(query, [*values, rows.to_bytes(4, "big")], fetch=None))
         except Transient:
@@ -172,7 +186,7 @@ class Reader:
 
     def raw(self, keys: Sequence[bytes]) -> Iterator[Raw | None]:
         """What lies under some keys, in their order."""
-        query = f"{self._query(self._form.columns)} WHERE block = ?"
+        query = f"{self._query(self._columns)} WHERE block = ?"
         for rows in self._wire.each(Statement(query, [key], None) for key in keys):
             yield self._gather(rows) if rows else None
 
@@ -213,7 +227,9 @@ class Reader:
             ) from None
 
     def _gather(self, rows: Sequence[Row]) -> Raw:
-        return self._form.gather(rows, self._decoder.unpack)
+        raw = self._form.gather(rows, self._decoder.unpack)
+        raw.apart = tuple(self._form.apart(rows, self._decoder.unpack))
+        return raw
 
     def _query(self, columns: Sequence[str]) -> str:
         return f"SELECT {', '.join(columns)} FROM {self._table}"  # noqa: S608

@@ -78,6 +78,10 @@ class _Reading:
     def latest_expiry(self) -> int:
         return self._node.latest_expiry
 
+    @property
+    def tells_elements(self) -> bool:
+        return self._node.tells_elements
+
     def stamp(self) -> int:
         return self._node.stamp()
 

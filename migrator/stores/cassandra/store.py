@@ -126,6 +126,12 @@ class CassandraStore:
         mode = self._config(self.wire).get(b"storage_compatibility_mode")
         return _UNSIGNED if mode == b"NONE" else _SIGNED
 
+    @cached_property
+    def tells_elements(self) -> bool:
+        """Whether the server tells how long single elements of a collection live: Cassandra 5."""
+        version = self.ping().version
+        return version.split(".")[0].isdigit() and int(version.split(".")[0]) >= 5
+
     def stamp(self) -> int:
         """Microseconds since 1970, later than any that was given before (R10)."""
         with self._lock:

@@ -55,6 +55,10 @@ class Node(Protocol):
     def latest_expiry(self) -> int:
         """The last deadline that cells can have, in milliseconds since 1970."""
 
+    @property
+    def tells_elements(self) -> bool:
+        """Whether the server tells how long single elements of a collection live."""
+
     def stamp(self) -> int:
         """Microseconds since 1970, later than any that was given before."""
 
