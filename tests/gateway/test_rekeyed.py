@@ -17,7 +17,7 @@ from migrator.model.block import Aggregate, Block, cut
 from migrator.model.phase import Phase
 from migrator.model.value import Record
 from tests.engine.games import SETTINGS
-from tests.gateway.kit import Owner, until
+from tests.gateway.kit import QUICK, Owner, until
 from tests.gateway.test_live import begin, held, mirroring
 from tests.gateway.test_serve import LISTEN, Served, at, end, start
 from tests.gateway.test_shape import cut_over, mirror, speaking
@@ -184,15 +184,27 @@ def test_waiting_for_both_sides_waits_until_nothing_is_left_under_the_old_key(
         (route,) = project.routes("0001")
         route.source.create()
         begin(project)
-    with Gateway.open("Game", config, "test", revision="0001", shape="source") as games:
+    opened = Gateway.open(
+        "Game", config, "test", revision="0001", shape="source", terms=QUICK, shadow=1.0
+    )
+    with opened as games:
         until(lambda: games._here.follower.standing.phase is Phase.SHADOW_READ)
         with mirroring(config):
             games.put("1", game("a"), wait=True)
             assert held(route.target) == {"a": game("a")}
             games.update("1", {"place": "b"}, wait=True)
             assert held(route.target) == {"b": game("b")}
+            until(lambda: games._here.shadows.share == 1.0)
+            games.get("1")
+            until(lambda: games._here.shadows._tally.counts.get("equal", 0) > 0)
             games.delete("1", wait=True)
             assert held(route.target) == {}
+            assert not games._here.shadows._tally.counts.get("mismatch")
+            with (
+                commands.Project(config, "test") as project,
+                pytest.raises(Refused, match="no gateway reads its mirror"),
+            ):
+                commands.reads(project, "0001", 0.5)
 
 
 def test_a_service_says_that_the_keys_of_the_other_side_count(owner: Owner) -> None:

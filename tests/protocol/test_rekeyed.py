@@ -14,6 +14,7 @@ import pytest
 from migrator.engine.locator import Locator
 from migrator.engine.relocate import Relocator
 from migrator.model.phase import Phase
+from tests.protocol.bracketed import BracketedServer, bracketed
 from tests.protocol.lives import chances, short_life
 from tests.protocol.rekeyed import KEYS, RekeyedSchedule, RekeyedWorld, filled, level, whole_life
 from tests.protocol.schedule import Chances, equal, mirrored, reach
@@ -40,6 +41,28 @@ def test_no_acknowledged_write_is_lost_where_games_want_one_place(first: int) ->
         drawn = replace(chances(seed), writes=20, lose=True, truncate=False, strangers=False)
         with pytest.MonkeyPatch.context() as patch:
             _crowded_life(filled(seed, patch, drawn, in_memory=True), empties=seed % 3 == 0)
+
+
+@pytest.mark.parametrize("first", range(0, SCHEDULES, SHARD))
+def test_no_acknowledged_write_is_lost_under_gateways_that_leave_brackets(first: int) -> None:
+    for seed in range(first, first + SHARD):
+        with pytest.MonkeyPatch.context() as patch:
+            short_life(bracketed(seed, patch))
+
+
+@pytest.mark.parametrize("rule", ["reaps", "marks_wait"])
+def test_without_a_rule_of_brackets_a_write_is_lost(rule: str, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(BracketedServer, rule, False)
+
+    def is_lost(seed: int) -> bool:
+        with pytest.MonkeyPatch.context() as patch:
+            try:
+                short_life(bracketed(seed, patch))
+            except AssertionError:
+                return True
+        return False
+
+    assert any(map(is_lost, range(200)))
 
 
 def _crowded_life(schedule: RekeyedSchedule, *, empties: bool) -> None:
