@@ -68,7 +68,7 @@ services-status: ## Show them
 
 # ------------------------------------------------------------------ checking it
 
-# Three on two cores: one of them waits for a server most of the time. tests/conftest.py says which
+# Three on two cores: one of them waits for a server most of the time. tests/together.py says which
 # tests stay together.
 WORKERS ?= 3
 

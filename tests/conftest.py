@@ -16,6 +16,7 @@ pytest.register_assert_rewrite("migrator.testing.contract")
 
 import migrator.testing.matrix  # noqa: E402
 import tests.system.matrix  # noqa: E402
+import tests.together  # noqa: E402
 import tests.unsteady  # noqa: E402
 from tests import revival  # noqa: E402
 
@@ -34,7 +35,6 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 _TESTS = Path(__file__).parent
-_LONGEST_FIRST = {"system": 0, "contract": 1, "engine": 2, "tests": 3}
 _ABSENT = re.compile(r"no (\w+) at [^ ]+ \(start it: ")
 
 # Of these nothing hangs on time, servers or other processes: what fails once is wrong.
@@ -118,26 +118,10 @@ def cassandra_url() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say what of the tests stays together in one worker, and let the longest go first.
-
-    A file does, for what it sets up; a store of the contract; a test of the whole system alone,
-    unless its file starts servers of its own. Where others are tried a second time (--reruns),
-    those that are certain are not.
-    """
+    """Where others are tried a second time (--reruns), those that are certain are not."""
     for item in items:
         if item.path.relative_to(_TESTS).parts[0] in _CERTAIN:
             item.add_marker(pytest.mark.flaky(reruns=0))
-    if os.environ.get("PYTEST_XDIST_WORKER") is None:
-        return
-    for item in items:
-        place = item.path.relative_to(_TESTS)
-        group = str(place)
-        if place.parts[0] == "system" and place.name != "test_server_kill.py":
-            group = item.nodeid
-        elif case := getattr(item, "callspec", None) and item.callspec.params.get("case"):
-            group += f":{case}"
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: _LONGEST_FIRST.get(item.path.parent.name, len(_LONGEST_FIRST)))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -145,6 +129,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # where others run them.
     config.pluginmanager.register(migrator.testing.matrix, "promises")
     config.pluginmanager.register(tests.unsteady, "unsteady")
+    config.pluginmanager.register(tests.together, "together")
+    config.pluginmanager.register(tests.together.Workers(config), "workers")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
