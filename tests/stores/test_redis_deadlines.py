@@ -23,6 +23,7 @@ from migrator.stores.redis.collection import RedisCollection
 from migrator.stores.redis.journal import RedisJournal
 from migrator.stores.redis.native import NativeForm
 from migrator.stores.redis.store import RedisStore
+from migrator.testing.contract.harness import assert_fields_end
 from tests.contract import own_redis
 from tests.contract.own_redis import Own
 from tests.stores.test_redis_feed import NEVER_SENT, drained
@@ -103,6 +104,8 @@ def test_a_part_beside_the_record_may_have_them(store: RedisStore, plain: Any) -
         assert reader.read(["1", "2"]) == [block, none]
     assert list(place._form.touched(b"u:1:seen")) == [(b"u:1", False)]
     assert place.count() == 2
+    assert_fields_end(place, "3", {"name": "ann", "seen": {"x": [1], "y": 2}}, "x")
+    assert_fields_end(at(store), "4", {"name": "ann", "token": "x"}, "token")
 
 
 def test_changes_keep_those_of_other_fields(store: RedisStore, plain: Any) -> None:

@@ -16,12 +16,14 @@ from migrator.model.block import Aggregate, Block, cut
 from migrator.model.canonical import encode, equal
 from migrator.model.move import Layout
 from migrator.model.rules import Representation, assemble
-from migrator.model.value import Record, Value, kind_of, walk
-from migrator.ports import Capabilities, Collection, How, Json, Observer, Store
+from migrator.model.value import Record, Value, instant, kind_of, walk
+from migrator.ports import Capabilities, Collection, FieldsEnd, How, Json, Observer, Store
 from migrator.testing.contract.case import CLS, REPRESENTATIONS, ContractCase, declared
 
 Held = dict[bytes, Block]
 ENDLESS = 3000
+# Deadlines to the millisecond, in nanoseconds since 1970; some stores keep none after January 2038.
+_LATER, _PAST = 2_114_380_800_123_000_000, 1_000_000_000_123_000_000
 _numbers = itertools.count(1)
 
 
@@ -207,6 +209,28 @@ def assert_holds(collection: Collection, expected: Sequence[Block]) -> None:
         for found, block in zip(reader.read([b.id for b in expected]), expected, strict=True):
             assert_same(found, block)
     assert collection.count() == len(wanted)
+
+
+def assert_fields_end(collection: Collection, id: Value, record: Record, field: str) -> None:
+    """The promise of ``FieldsEnd``: deadlines of single fields are told to the millisecond, go when
+    they are taken away, and what has ended is absent with them; held to a field of a record."""
+    assert isinstance(collection, FieldsEnd)
+    ((name, of),) = collection.ending.items()
+    rules = collection.at.rules(collection.cls)
+
+    def put(moments: Record, but: str = "") -> None:
+        fields = record[of] if of else record
+        assert isinstance(fields, dict)
+        left = {n: x for n, x in fields.items() if n != but}
+        after = {**record, of: left} if of else left
+        collection.write([cut(Aggregate(id, {**record, name: moments}), rules)])
+        ended = moments if not but else {}
+        for reader in (collection, collection.observer()):
+            assert_same(reader.read([id])[0], cut(Aggregate(id, {**after, name: ended}), rules))
+
+    put({field: instant(_LATER)})
+    put({})
+    put({field: instant(_PAST)}, but=field)
 
 
 def is_held(can: Capabilities, collection: Collection, value: Value) -> bool:
