@@ -202,6 +202,14 @@ class Drill:
                 "this plan moves at rest, and a drill is for live moves",
                 hint=f"plan it live:  migrator plan {made.revision} --live",
             )
+        for route in self._routes():
+            if route.changes_key and not route.translation.key_alone:
+                raise Refused(
+                    "its keys follow what aggregates hold, and a drill's writers know those of "
+                    "one side alone",
+                    where=route.cls,
+                    hint="rehearse it with the application itself, in staging",
+                )
         if (run := commands.unfinished(project, made.revision)) is not None:
             raise Refused(
                 f"run {run.id} is under way, and a drill begins one of its own",

@@ -26,7 +26,7 @@ def held(route: Route, side: str, shape: Shape, names: Sequence[str]) -> dict[Ke
     sides = Sides(route, side, mirrored=True, shape="source")
     found: dict[Key, State | None] = {}
     for some in _batches(names):
-        blocks = Retry()(sides.primary.read, [shape.maker.id(name) for name in some])
+        blocks = Retry()(sides.primary.read, [sides.key(shape.maker.id(name)) for name in some])
         for name, block in zip(some, blocks, strict=True):
             if block is not None:
                 found[route.cls, name] = shape.state(sides.seen(block).value)
@@ -38,12 +38,13 @@ def left(route: Route, side: str, shape: Shape, names: Sequence[str], *, remove:
 
     Ask for it only where no run is under way: it goes past the gateway.
     """
-    collection = route.source if side == "source" else route.target
+    sides = Sides(route, side, mirrored=True, shape="source")
+    collection = sides.primary
     if not Retry()(collection.exists):
         return 0
     count = 0
     for some in _batches(names):
-        ids = [shape.maker.id(name) for name in some]
+        ids = [sides.key(shape.maker.id(name)) for name in some]
         there = _addresses(collection, ids)
         if there and remove:
             Retry()(collection.delete, there)

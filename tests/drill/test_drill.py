@@ -132,3 +132,27 @@ def test_values_are_made_like_what_lies_there(shop: Project) -> None:
 @pytest.mark.parametrize("mix", ["pot=1", "put", "put=x", "get=1", "put=1,get=-1"])
 def test_a_mix_that_is_none_is_wrong_usage(shop: Project, mix: str) -> None:
     assert "--mix" in one_line(shop("drill", "0001", "--mix", mix), 64, "usage")
+
+
+def rekey(shop: Project, evolve: str) -> None:
+    """Have the script change the keys as well."""
+    shop.edit(
+        "migrations/0001_games.py",
+        ("import At, Move, tables", "import *"),
+        ('representation=["/Game/*"]),', f'representation=["/Game/*"]),\n    evolve=[{evolve}],'),
+    )
+
+
+def test_keys_that_follow_values_are_not_drilled(shop: Project) -> None:
+    rekey(shop, 'ReKey(["id", "first_player"], was="id")')
+    told = one_line(shop("drill", "0001"), 3, "refused")
+    assert "its keys follow what aggregates hold" in told
+
+
+def test_keys_that_follow_from_one_another_are(shop: Project) -> None:
+    before = held(shop)
+    rekey(shop, "ReKey([Shard(4), Id()])")
+    done = shop.done("drill", "0001", *QUICK, "--kills", "0", "--format", "json")
+    report = msgspec.convert(done.json, Report)
+    assert (report.passed, report.reasons, report.left) == (True, [], 0)
+    assert held(shop) == before
