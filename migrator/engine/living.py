@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from migrator.model.block import Block
+from migrator.model.block import Block, has_ended
 from migrator.model.value import Value
 from migrator.ports import Json, Matching, Observer, Page, Summing
 
@@ -21,7 +21,7 @@ def living(observer: Observer) -> Observer:
 
 
 def _ended(block: Block) -> bool:
-    return block.expires is not None and block.expires <= time.time() * 1000
+    return has_ended(block.expires, time.time())
 
 
 def _alive(blocks: Iterable[Block | None]) -> list[Block | None]:

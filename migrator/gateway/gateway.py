@@ -23,7 +23,7 @@ from migrator.gateway.level import Before, is_level
 from migrator.gateway.noting import Noting
 from migrator.gateway.opened import Opened, Sides
 from migrator.gateway.sending import Sending
-from migrator.model.block import Address, Aggregate, Block, join, name
+from migrator.model.block import Address, Aggregate, Block, has_ended, join, name
 from migrator.model.path import lookup, parse_path
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Record, Value
@@ -504,7 +504,7 @@ def _held(mirror: Collection, id: Value) -> Found | None:
     """An aggregate as the mirror holds it, which speaks the application's shape."""
     (block,) = mirror.read([id])
     # Servers remove what has ended late: what the primary says of it counts.
-    if block is None or (block.expires is not None and block.expires <= time.time() * 1000):
+    if block is None or has_ended(block.expires, time.time()):
         return None
     there = join(block)
     return Found(block.id, there.value, there.expires)

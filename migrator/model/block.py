@@ -47,6 +47,11 @@ def check_deadline(id: Value, expires: int | None, where: str = "") -> None:
         )
 
 
+def has_ended(expires: int | None, now: float) -> bool:
+    """Whether a deadline has been reached; ``now`` is in seconds since 1970."""
+    return expires is not None and expires <= now * 1000
+
+
 class Address(NamedTuple):
     """Where a block lies: its key and, where the key does not say it all, the place."""
 

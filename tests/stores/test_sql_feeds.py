@@ -561,6 +561,29 @@ def test_postgresql_without_the_right_has_an_outbox_and_says_why(
         assert "may not read the replication stream" in text
 
 
+def test_postgresql_without_a_free_slot_has_an_outbox_and_says_why(
+    urls: dict[str, str], postgresql: Run
+) -> None:
+    with _games(urls["postgresql"], postgresql) as (collection, _):
+        free = "current_setting('max_replication_slots')::int"
+        taken = "(SELECT count(*) FROM pg_replication_slots)"
+        postgresql(
+            "SELECT pg_create_physical_replication_slot('taken_' || n) "
+            f"FROM generate_series(1, {free} - {taken}) AS n"
+        )
+        try:
+            journal = collection.journal("other")
+            assert isinstance(journal, OutboxJournal)
+            ((severity, code, text),) = journal.findings()
+        finally:
+            postgresql(
+                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+                "WHERE slot_name LIKE 'taken%'"
+            )
+        assert (severity, code) == ("note", "trigger-outbox")
+        assert "no replication slot is free" in text
+
+
 @pytest.mark.parametrize(
     ("low", "near", "whole"),
     [

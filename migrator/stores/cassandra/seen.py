@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from migrator.errors import Terminal
+from migrator.model.block import has_ended
 
 P = TypeVar("P")
 
@@ -31,7 +32,7 @@ _FIRST, _LAST = 1_000, 86_400_000_000
 
 def ended(expires: int | None) -> bool:
     """Whether a deadline has passed; the server sweeps up to a second later."""
-    return expires is not None and expires <= time.time() * 1000
+    return has_ended(expires, time.time())
 
 
 def lasts(expires: int | None) -> bool:

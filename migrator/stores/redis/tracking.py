@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from migrator.errors import Refused, Terminal
 from migrator.journal import Touch, Touches
@@ -25,6 +26,19 @@ _AT_ONCE = 2_000
 _LOOK_EVERY = 1.0
 
 
+class _Counted(NamedTuple):
+    """What a server counts: swaps of databases, resets of what it counts, and bytes that came in,
+    which fall by nothing but a reset."""
+
+    swaps: str = ""
+    resets: str = ""
+    bytes_in: int = 0
+
+    def hides_nothing(self, since: _Counted) -> bool:
+        """Whether no swap has been counted since, nor can one have been forgotten."""
+        return self[:2] == since[:2] and self.bytes_in >= since.bytes_in
+
+
 class TrackingJournal:
     """What servers tell of written keys, listened to for one run."""
 
@@ -34,7 +48,7 @@ class TrackingJournal:
         self.id_of = id_of
         self._marker = f"_migrator:mark:{name}:".encode()
         self._listening: Listening | None = None
-        self._swaps = ""
+        self._counted = _Counted()
 
     def describe(self) -> str:
         return f"CLIENT TRACKING of {self.wire.where}, which misses what happens while it is away"
@@ -58,7 +72,7 @@ class TrackingJournal:
                 self._listening = Listening(
                     self.wire, self.form.prefixes, self.form.touched, self._marker
                 )
-                self._swaps = self._swapped()
+                self._counted = self._count()
             except Terminal as error:
                 raise Refused(
                     f"its writes can't be listened to: {error.what}", where=self.wire.where,
@@ -96,21 +110,27 @@ class TrackingJournal:
     def still(self) -> bool:
         """Whether the same masters hold the keys, in the same database, as when listening began.
 
-        Nobody is told of SWAPDB; the server counts it.
+        Nobody is told of SWAPDB; the server counts it, and by CONFIG RESETSTAT forgets.
         """
         listening = self._listening
         assert listening is not None
-        return (
-            set(self.wire.masters(anew=True)) == set(listening.masters)
-            and self._swapped() == self._swaps
-        )
+        before, self._counted = self._counted, self._count()
+        return set(self.wire.masters(anew=True)) == set(
+            listening.masters
+        ) and self._counted.hides_nothing(before)
 
-    def _swapped(self) -> str:
-        """How often databases were swapped, in the server's words; a cluster has but one."""
+    def _count(self) -> _Counted:
+        """What the server counts now; a cluster has but one database, so nothing to swap."""
         if self.wire.servers.cluster:
-            return ""
-        told = self.wire.ask(self.wire.servers.seeds[0], ("INFO", "commandstats"))
-        return findings.lines(told).get("cmdstat_swapdb", "").partition(",")[0]
+            return _Counted()
+        server = self.wire.servers.seeds[0]
+        calls = findings.lines(self.wire.ask(server, ("INFO", "commandstats")))
+        stats = findings.lines(self.wire.ask(server, ("INFO", "stats")))
+        return _Counted(
+            calls.get("cmdstat_swapdb", "").partition(",")[0],
+            calls.get("cmdstat_config|resetstat", ""),
+            int(stats.get("total_net_input_bytes", "0")),
+        )
 
     def drop(self) -> None:
         """The servers keep nothing but the connections."""
@@ -149,7 +169,9 @@ class TrackingFeed:
             self._looked_at = now
             if not self._journal.still():
                 self._listening.close()
-                why = "the keys lie on other masters, or databases were swapped"
+                why = (
+                    "the keys lie on other masters, or databases were swapped (or its counts reset)"
+                )
                 raise lost(why, self._journal.wire.where)
 
     def acknowledge(self, position: Json) -> None:
