@@ -17,7 +17,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from migrator import commands
+from migrator.bootstrap import factory
 from migrator.model.phase import Phase
+from migrator.model.url import scheme
+from migrator.ports import StoreSettings
 from migrator.state import LiveState
 from tests.system import kit
 from tests.system.kit import ENV, PLACES, Shop, Urls
@@ -82,6 +85,15 @@ class Between:
                 each.shutdown(socket.SHUT_RDWR)
 
 
+@contextmanager
+def _between(url: str) -> Iterator[tuple[Between, str]]:
+    """What stands before a server, and the server's URL by it."""
+    parts = urlsplit(url)
+    with closing(Between(parts.hostname or "", parts.port or 0)) as between:
+        user, at, _ = parts.netloc.rpartition("@")
+        yield between, parts._replace(netloc=f"{user}{at}127.0.0.1:{between.port}").geturl()
+
+
 def _until(there: Callable[[], bool]) -> None:
     end = time.monotonic() + LONG
     while not there():
@@ -108,10 +120,7 @@ def test_a_mirror_ends_though_the_server_of_the_source_does_not_answer(
 ) -> None:
     place = BY_NAME[name]
     url, source = urls(place.server, place.store), kit.fresh("stalled")
-    parts = urlsplit(url)
-    with closing(Between(parts.hostname or "", parts.port or 0)) as between:
-        user, at, _ = parts.netloc.rpartition("@")
-        through = parts._replace(netloc=f"{user}{at}127.0.0.1:{between.port}").geturl()
+    with _between(url) as (between, through):
         shop = Shop(tmp_path, {place.store: through, "new": "embedded:///new.db", "plain": url})
         at_ = place.script(source)
         shop.script(f"move = Move('Game', source={at_}, target=At('new', 'games'))")
@@ -136,3 +145,16 @@ def test_a_mirror_ends_though_the_server_of_the_source_does_not_answer(
             assert (found.equal, found.clean) == (3, True)
             commands.abort(project, "0001", drop_target=True)
             side.drop()
+
+
+@pytest.mark.parametrize("name", ["entries-postgresql", "entries-mariadb", "mongo-document"])
+def test_a_store_is_closed_though_its_server_does_not_answer(name: str, urls: Urls) -> None:
+    place = BY_NAME[name]
+    with _between(urls(place.server, place.store)) as (between, through):
+        store = factory(scheme(through))(StoreSettings("store", through))
+        store.ping()
+        between.fall_silent()
+        closing_ = threading.Thread(target=store.close, daemon=True)
+        closing_.start()
+        closing_.join(LONG)
+        assert not closing_.is_alive()

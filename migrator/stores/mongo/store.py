@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pymongo
+
 from migrator.model.move import At
 from migrator.ports import ServerInfo, StoreSettings
 from migrator.stores.mongo import facts
 from migrator.stores.mongo.collection import MongoCollection
 from migrator.stores.mongo.edge import edge
 from migrator.stores.mongo.settings import connect
+
+_GOODBYE = 2.0  # seconds for a server to hear that its client goes
 
 
 class MongoStore:
@@ -36,4 +40,6 @@ class MongoStore:
         return MongoCollection(self.name, self._database, cls, at)
 
     def close(self) -> None:
-        self._database.client.close()
+        # The driver tells the server which sessions end; they also end by themselves.
+        with pymongo.timeout(_GOODBYE):
+            self._database.client.close()
