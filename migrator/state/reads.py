@@ -91,8 +91,7 @@ class MirrorReads:
         """Say how large the share is from now on, for as long as the run stands as it does."""
         values = {"share": share, "stale": stale, "epoch": run.epoch, "attempt": run.attempt}
         with self._control.transaction() as c:
-            c.execute(t.read_share.delete().where(t.read_share.c.run == self._run))
-            c.execute(t.read_share.insert().values(run=self._run, **values))
+            t.keep(c, t.read_share, {"run": self._run}, values)
         self._control.record(self._run, "read share", share=share, stale=stale)
 
     def keep(self, move: int, epoch: int, found: Answered) -> None:
