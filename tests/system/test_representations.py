@@ -25,7 +25,7 @@ def test_the_representations_of_a_class_follow_one_another(
             f"plain {n}",
             {"id": n, "by": Ref("Player", n), "rounds": [{"n": i} for i in range(n % 9)]},
         )
-        for n in range(150)
+        for n in range(40)
     ]
     source = place.script(f"{name}_0", kit.EAO)
     for step, rules in enumerate(CHAIN, 1):

@@ -153,7 +153,7 @@ class PagePromises(Harness):
             assert not any(pages(place.collection, range_, 10))
 
     def test_resume_in_a_newly_opened_store(self, cut_place: Place) -> None:
-        blocks = cut_place.blocks(12)
+        blocks = cut_place.blocks(6)
         cut_place.collection.write(blocks)
         for range_ in cut_place.collection.split(2):
             seen: list[Block] = []
