@@ -34,7 +34,7 @@ from migrator.cli import main, signals
 signals.PATIENCE = 1.0
 sys.exit(main())
 """
-LONG = 60.0
+LONG = 120.0
 NAMES = ["entries-postgresql", "mongo-document"]
 
 
