@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,6 +13,8 @@ from cassandra.cluster import Cluster, Session
 
 from tests.benchmarks.sides import DATABASE, Side
 from tests.system import servers
+
+KEYSPACE = "migrator_bench_live"
 
 
 def connect_redis() -> redis.Redis:
@@ -26,6 +29,22 @@ def connect_cassandra() -> Session:
     session = cluster.connect()
     session.default_timeout = 60
     return session
+
+
+@contextmanager
+def keyspace() -> Iterator[str]:
+    """The URL of a keyspace of one benchmark's own; it goes at the end."""
+    session: Any = connect_cassandra()
+    session.execute(f"DROP KEYSPACE IF EXISTS {KEYSPACE}")
+    session.execute(
+        f"CREATE KEYSPACE {KEYSPACE} WITH replication = "
+        "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+    )
+    try:
+        yield urlsplit(Side("cassandra", "row").server)._replace(path=f"/{KEYSPACE}").geturl()
+    finally:
+        session.execute(f"DROP KEYSPACE {KEYSPACE}")
+        session.cluster.shutdown()
 
 
 def connect_dynamodb(side: Side) -> Any:

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import structlog
 from cassandra import ConsistencyLevel
@@ -32,14 +31,14 @@ from migrator.gateway import Behind, Gateway
 from migrator.model.block import Aggregate, cut, join
 from migrator.model.phase import Phase
 from migrator.model.value import Record
-from tests.benchmarks import clients, live, machine
+from tests.benchmarks import clients, machine
+from tests.benchmarks.pairs import databases
 from tests.benchmarks.sides import Side
 from tests.system.application import Documents, Tables, mirroring
 from tests.system.kit import ENV, Shop
 from tests.system.servers import connect_postgresql
 
 TABLE = "game"
-KEYSPACE = "migrator_bench_gateway"
 SPELLS = ["spell"] * 6
 
 
@@ -205,7 +204,7 @@ def of_cassandra(games: int) -> Iterator[Hand]:
     """The same five requests: a row beside the data, what lies there, twice, the data by a
     lightweight transaction, the row once more."""
     session: Any = clients.connect_cassandra()
-    session.set_keyspace(KEYSPACE)
+    session.set_keyspace(clients.KEYSPACE)
     session.execute(
         'CREATE TABLE by_hand (block text PRIMARY KEY, "entries" map<text, text>, version bigint)'
     )
@@ -256,7 +255,7 @@ def of_cassandra(games: int) -> Iterator[Hand]:
 
 
 def from_postgresql(root: Path, calls: int, games: int) -> None:
-    with live.databases() as (sql, docs), of_tables(sql, games) as hand:
+    with databases("postgresql", "mongodb") as (sql, docs), of_tables(sql, games) as hand:
         shop = Shop(root, {"sql": sql, "docs": docs})
         shop.script(
             f"move = Move('Game', target=At('docs', '{TABLE}'), source=At('sql', tables('{TABLE}', "
@@ -266,7 +265,7 @@ def from_postgresql(root: Path, calls: int, games: int) -> None:
 
 
 def from_mongodb(root: Path, calls: int, games: int) -> None:
-    with live.databases() as (_, docs), of_documents(docs, games) as hand:
+    with databases("mongodb") as (docs,), of_documents(docs, games) as hand:
         shop = Shop(root, {"docs": docs, "file": "embedded:///new.db"})
         shop.script(
             f"move = Move('Game', target=At('file', 'games'), source=At('docs', '{TABLE}', "
@@ -275,24 +274,8 @@ def from_mongodb(root: Path, calls: int, games: int) -> None:
         measure("MongoDB (document) to embedded", shop, hand, calls, games)
 
 
-@contextmanager
-def keyspace() -> Iterator[str]:
-    """The URL of a keyspace of this benchmark's own; it goes at the end."""
-    session: Any = clients.connect_cassandra()
-    session.execute(f"DROP KEYSPACE IF EXISTS {KEYSPACE}")
-    session.execute(
-        f"CREATE KEYSPACE {KEYSPACE} WITH replication = "
-        "{'class': 'SimpleStrategy', 'replication_factor': 1}"
-    )
-    try:
-        yield urlsplit(Side("cassandra", "row").server)._replace(path=f"/{KEYSPACE}").geturl()
-    finally:
-        session.execute(f"DROP KEYSPACE {KEYSPACE}")
-        session.cluster.shutdown()
-
-
 def from_cassandra(root: Path, calls: int, games: int) -> None:
-    with keyspace() as url, of_cassandra(games) as hand:
+    with clients.keyspace() as url, of_cassandra(games) as hand:
         shop = Shop(root, {"rows": url, "file": "embedded:///new.db"})
         shop.script(
             "move = Move('Game', target=At('file', 'games'), source=At('rows', 'games', "

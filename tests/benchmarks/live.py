@@ -1,94 +1,59 @@
 """What a live move costs an application: ``python -m tests.benchmarks.live --help``.
 
-Games go from tables of PostgreSQL to documents of MongoDB under writers that follow the primary
-by a hook. The pause of a swap is taken at the writers: the longest time that one of them waited
-from one acknowledged write to its next.
+One move for each feed (``--feed``), under writers that follow the primary by a hook, on Cassandra
+by the gateway. The pause of a swap is taken at the writers: the longest time that one of them
+waited from one acknowledged write to its next. With ``--backfill`` it is taken instead how much
+the application writes while what was there before is copied.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
-from pymongo import WriteConcern
+import msgspec
+import structlog
 
 from migrator import commands
 from migrator.commands import SwapTerms
 from migrator.model.phase import Phase
 from tests.benchmarks import machine
-from tests.benchmarks.sides import Side
-from tests.conftest import server_url
-from tests.system import servers
-from tests.system.application import Application, Documents, Hooked, Tables, mirroring
-from tests.system.kit import Shop
-
-NAME = "migrator_bench_live"
-TABLE = "game"
-T = TypeVar("T")
-
-
-@contextmanager
-def databases() -> Iterator[tuple[str, str]]:
-    """An empty database on each server; both go at the end."""
-    made = {}
-    for server in ("postgresql", "mongodb"):
-        url = server_url(server)
-        servers.drop(server, url, NAME)
-        servers.create(server, url, NAME)
-        made[server] = _named(url)
-    try:
-        yield made["postgresql"], made["mongodb"]
-    finally:
-        for server in made:
-            servers.drop(server, server_url(server), NAME)
-
-
-@contextmanager
-def _timed(took: dict[str, float], word: str) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    took[word] = took.get(word, 0.0) + time.perf_counter() - began
-
-
-def _named(url: str) -> str:
-    return urlunsplit(urlsplit(url)._replace(path=f"/{NAME}"))
+from tests.benchmarks.pairs import PAIRS, Pair
+from tests.system.application import Application, Hooked, mirroring
 
 
 class Live:
-    """The move, carried as far as ``shadow_read``."""
+    """A move that is carried as far as asked for."""
 
-    def __init__(self, root: Path, sql: str, docs: str, games: int) -> None:
-        self.tables, self.documents = Tables(sql, TABLE), Documents(docs, TABLE)
-        self.tables.make()
-        with self.tables.session.transaction():
-            for number in range(games):
-                self.tables.put(f"old-{number}", number, ["a", "b"])
-        self.shop = Shop(root, {"sql": sql, "docs": docs})
-        self.shop.script(
-            f"move = Move('Game', target=At('docs', '{TABLE}'), source=At('sql', tables('{TABLE}', "
-            f"rounds=tables('{TABLE}_round', order_by='pos'))))"
-        )
+    def __init__(self, pair: Pair, games: int) -> None:
+        self.pair, self.side = pair, pair.source()
+        if games:
+            self.fill(games)
         self.application = Application(
-            {"source": lambda: Tables(sql, TABLE), "target": lambda: Documents(docs, TABLE)}
+            {"source": pair.source, "target": pair.target}, words=pair.words
         )
 
-    def begin(self) -> None:
-        with self.shop.open() as project:
-            plan = commands.plan(project, "0001", live=True)
-            commands.apply(project, plan, until=Phase.SHADOW_READ)
+    def fill(self, games: int) -> None:
+        for number in range(games):
+            self.side.put(f"old-{number}", number, ["a", "b"])
 
-    def swaps(self, times: int, hook: str) -> None:
+    def begin(self, phase: Phase) -> None:
+        with self.pair.shop.open() as project:
+            run = commands.unfinished(project, "0001")
+            plan = commands.frozen_plan(run) if run else commands.plan(project, "0001", live=True)
+            accept = [finding.code for finding in plan.findings]
+            commands.apply(project, plan, until=phase, terms=commands.Terms(accept=accept))
+
+    def swaps(self, times: int, terms: SwapTerms) -> None:
         """Cut over and roll back so many times, and print what it took."""
         pauses: dict[str, list[float]] = {"cut-over": [], "rollback": []}
-        terms, application = SwapTerms(hook=hook), self.application
-        with application, self.shop.open() as project:
+        application = self.application
+        with application, self.pair.shop.open() as project:
             for _ in range(times):
                 for word, swap in (("cut-over", commands.cutover), ("rollback", commands.rollback)):
                     application.go_on_for(0.5)
@@ -101,86 +66,115 @@ class Live:
             print(f"   {word}: pause at 4 writers, {len(took)} times: ", end="")
             print(f"median {middle:.0f} ms, most {most:.0f} ms", flush=True)
 
+    def _arrives(self, number: int) -> float:
+        """Seconds until a write is on both sides."""
+        began = time.perf_counter()
+        self.side.put("lag", number, [])
+        while self.pair.number("lag") != number:
+            time.sleep(0.0005)
+        return time.perf_counter() - began
+
     def lag(self, times: int) -> None:
         """How long one write takes to be on both sides."""
-        took = []
-        for number in range(times):
-            began = time.perf_counter()
-            self.tables.put("lag", number, [])
-            while (self.documents.games.find_one({"_id": "lag"}) or {}).get("n") != number:
-                time.sleep(0.0005)
-            took.append((time.perf_counter() - began) * 1000)
+        took = [self._arrives(number) * 1000 for number in range(times + 1)][1:]
         print(
-            f"   lag of a write, {times} times: median {statistics.median(took):.0f} ms, ", end=""
-        )
-        print(f"most {max(took):.0f} ms", flush=True)
+            f"   lag of a write, {times} times: median {statistics.median(took):.0f} ms, "
+            f"most {max(took):.0f} ms", flush=True,
+        )  # fmt: skip
 
     def burst(self, writes: int) -> None:
-        """How fast keys are mirrored that were all written at once."""
-        statement = f"INSERT INTO {TABLE} SELECT 'burst-' || i, i FROM generate_series(1, %s) AS i"
-        self.tables.session.execute(statement, (writes,))
+        """How fast keys are mirrored that were all written at once: a write behind them tells."""
         began = time.perf_counter()
-        games = self.documents.games
-        # Counting reads through the collection, for which the mirror would wait: the last first.
-        while games.find_one({"_id": f"burst-{writes}"}) is None:
-            time.sleep(0.02)
-        while games.count_documents({"_id": {"$regex": "^burst-"}}) < writes:
-            time.sleep(0.1)
-        took = time.perf_counter() - began
-        print(f"   a burst of {writes:,} keys: {writes / took:,.0f}/s", flush=True)
+        self.pair.many(writes)
+        written = time.perf_counter()
+        self._arrives(-1)
+        took, writing = time.perf_counter() - written, written - began
+        after = self._arrives(-2) * 1000
+        print(
+            f"   a burst of {writes:,} keys, written in {writing:.1f} s: all mirrored {took:.2f} s "
+            f"after it ({writes / took:,.0f}/s); lag of the next write {after:.0f} ms", flush=True,
+        )  # fmt: skip
 
     def by_hand(self, writes: int) -> None:
-        """What the servers take for the requests of such a burst, by the drivers alone: what the
-        keys hold, whether the target has them, and all of them at once."""
-        session, name = self.tables.session, self.tables.name
-        # Beside the target, where the mirror would take them for writes by somebody else.
-        games = self.documents.games.database.get_collection(
-            "by_hand", write_concern=WriteConcern("majority", j=True)
-        )
-        took: dict[str, float] = {}
-        for start in range(0, writes, 500):
-            keys = [f"burst-{i}" for i in range(start + 1, start + 501)]
-            with _timed(took, "read"):
-                found = session.execute(f"SELECT id, n FROM {name} WHERE id = ANY(%s)", (keys,))
-                numbers = dict(found.fetchall())
-                session.execute(f"SELECT * FROM {name}_round WHERE game = ANY(%s)", (keys,))
-            with _timed(took, "look"):
-                for i in range(0, len(keys), 100):
-                    list(games.find({"_id": {"$in": keys[i : i + 100]}}))
-            told = [{"_id": key, "id": key, "n": numbers[key], "rounds": []} for key in keys]
-            with _timed(took, "write"):
-                games.insert_many(told, ordered=False)
-        games.drop()
+        """What the servers take for the requests of such a burst, by the drivers alone."""
+        took = self.pair.by_hand(writes)
+        if took is None:
+            return
         parts = ", ".join(f"{word} {took[word] / writes * 1e6:,.0f} us" for word in took)
         rate = writes / sum(took.values())
         print(f"   its requests by the drivers alone: {rate:,.0f}/s ({parts} a key)", flush=True)
 
+    def backfill(self, seconds: float) -> None:
+        """What 4 writers get done before the copy, and while it goes on."""
+        done, application = [], self.application
 
-def measure(
-    about: str,
-    sides: set[Side],
-    opened: Callable[[], AbstractContextManager[tuple[T, T]]],
-    made: Callable[[Path, T, T, int], Live],
-) -> None:
-    """Print what a move between two servers costs, by the options of a command about it."""
-    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
-    parser.add_argument("--games", type=int, default=2_000, help="what is there before")
-    parser.add_argument("--swaps", type=int, default=20)
-    parser.add_argument("--burst", type=int, default=20_000)
-    chosen = parser.parse_args()
-    for name, text in machine.describe(sides).items():
-        print(f"{name}: {text}")
-    with opened() as (old, new), tempfile.TemporaryDirectory() as root:
-        live = made(Path(root), old, new, chosen.games)
-        live.begin()
-        with mirroring(live.shop), Hooked(live.application, Path(root)) as hooked:
-            live.lag(50)
-            live.burst(chosen.burst)
-            live.by_hand(min(chosen.burst, 5_000))
-            live.swaps(chosen.swaps, hooked.command)
-        with live.shop.open() as project:
+        def rate(began: float, before: int) -> float:
+            return (application.done.total() - before) / (time.perf_counter() - began)
+
+        with application:
+            application.go_on_for(1)
+            began, before = time.perf_counter(), application.done.total()
+            application.go_on_for(seconds)
+            done.append(rate(began, before))
+            self.begin(Phase.PREPARED)
+            with mirroring(self.pair.shop):
+                self.begin(Phase.DUAL_WRITE)
+                began, before = time.perf_counter(), application.done.total()
+                application.go_on_for(seconds)
+                done.append(rate(began, before))
+                began, before = time.perf_counter(), application.done.total()
+                self.begin(Phase.BACKFILLED)
+                took = time.perf_counter() - began
+                done.append(rate(began, before))
+        plain, mirrored, copied = done
+        print(f"   writes of 4 writers a second: {plain:,.0f} before, ", end="")
+        print(f"{mirrored:,.0f} in dual_write ({mirrored / plain:.2f}), ", end="")
+        print(f"{copied:,.0f} while it is copied, {took:.1f} s ({copied / plain:.2f})", flush=True)
+
+
+def measure(feed: str, root: Path, chosen: argparse.Namespace) -> None:
+    with ExitStack() as stack:
+        pair: Pair = stack.enter_context(PAIRS[feed](root))
+        print(f"{feed}", flush=True)
+        for name, text in machine.describe(pair.stores).items():
+            print(f"   {name}: {text}")
+        live = Live(pair, 0 if chosen.backfill else chosen.games)
+        if chosen.backfill:
+            pair.many(chosen.games)
+            live.application.pace = chosen.pace
+            live.backfill(chosen.seconds)
+        else:
+            live.begin(Phase.SHADOW_READ)
+            with mirroring(pair.shop):
+                live.lag(50)
+                live.burst(chosen.burst)
+                live.by_hand(min(chosen.burst, 5_000))
+                if chosen.swaps:
+                    terms = pair.swap
+                    if not terms.gateways:
+                        hooked = stack.enter_context(Hooked(live.application, root))
+                        terms = msgspec.structs.replace(terms, hook=hooked.command)
+                    live.swaps(chosen.swaps, terms)
+        live.side.close()
+        with pair.shop.open() as project:
             commands.abort(project, "0001", drop_target=True)
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--feed", choices=PAIRS, action="append", help="postgresql")
+    parser.add_argument("--games", type=int, default=2_000, help="what is there before")
+    parser.add_argument("--swaps", type=int, default=20, help="each way")
+    parser.add_argument("--burst", type=int, default=20_000)
+    parser.add_argument("--backfill", action="store_true", help="writes while games are copied")
+    parser.add_argument("--pace", type=float, default=0.0, help="a writer's pause then")
+    parser.add_argument("--seconds", type=float, default=10.0, help="before the copy")
+    chosen = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    for feed in chosen.feed or ["postgresql"]:
+        with tempfile.TemporaryDirectory() as root:
+            measure(feed, Path(root), chosen)
+
+
 if __name__ == "__main__":
-    measure(__doc__, {Side("postgresql", "tables"), Side("mongodb", "document")}, databases, Live)
+    main()

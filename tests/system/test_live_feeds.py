@@ -30,7 +30,7 @@ _OLD = 100
 
 
 @dataclass
-class _Tables:
+class SqlTables:
     """Games in tables: ``NAME`` and its rounds in ``NAME_round``, by a plain driver."""
 
     session: Any
@@ -95,15 +95,15 @@ class _Tables:
         self.session.close()
 
 
-def _on_mariadb(url: str, name: str) -> _Tables:
+def on_mariadb(url: str, name: str) -> SqlTables:
     def refused(error: Exception) -> bool:
         return isinstance(error, pymysql.MySQLError) and error.args[0] in (_DEADLOCK, _SIGNAL)
 
     session = servers.connect_mariadb(url)
-    return _Tables(session, name, "%s", "ON DUPLICATE KEY UPDATE n = VALUES(n)", refused)
+    return SqlTables(session, name, "%s", "ON DUPLICATE KEY UPDATE n = VALUES(n)", refused)
 
 
-def _on_sqlite(file: Path, name: str) -> _Tables:
+def on_sqlite(file: Path, name: str) -> SqlTables:
     def refused(error: Exception) -> bool:
         return isinstance(error, sqlite3.Error) and any(
             word in str(error) for word in ("Migrator moves it", "locked")
@@ -112,7 +112,7 @@ def _on_sqlite(file: Path, name: str) -> _Tables:
     session = sqlite3.connect(file, isolation_level=None, timeout=30, check_same_thread=False)
     session.execute("PRAGMA foreign_keys = ON")
     upsert = "ON CONFLICT (id) DO UPDATE SET n = excluded.n"
-    return _Tables(session, name, "?", upsert, refused)
+    return SqlTables(session, name, "?", upsert, refused)
 
 
 @pytest.fixture(params=["mariadb", "sqlite"])
@@ -121,10 +121,10 @@ def game(request: pytest.FixtureRequest, tmp_path: Path, urls: Urls) -> Iterator
     docs = urls("mongodb", "")
     url = urls("mariadb", "") if request.param == "mariadb" else "sqlite:///sql.db"
 
-    def side() -> _Tables:
+    def side() -> SqlTables:
         if request.param == "mariadb":
-            return _on_mariadb(url, name)
-        return _on_sqlite(tmp_path / "sql.db", name)
+            return on_mariadb(url, name)
+        return on_sqlite(tmp_path / "sql.db", name)
 
     tables = side()
     tables.make()

@@ -27,7 +27,7 @@ from tests.system import kit
 from tests.system.application import Application, Held, Hooked, Refused, Rounds, mirroring
 from tests.system.kit import Shop, Urls, contents
 from tests.system.test_live import at_last, die_at, in_child
-from tests.system.test_live_feeds import _on_sqlite
+from tests.system.test_live_feeds import on_sqlite
 
 _OLD = 60
 _PATIENCE = 120.0
@@ -171,7 +171,7 @@ def living(shop: Shop, application: Application) -> Iterator[Life]:
 def to_redis(tmp_path: Path, own: Own) -> Iterator[Life]:
     """From tables of SQLite to keys of Redis."""
     name = kit.fresh("live")
-    tables = _on_sqlite(tmp_path / "sql.db", name)
+    tables = on_sqlite(tmp_path / "sql.db", name)
     tables.make()
     for number in range(_OLD):
         tables.put(f"old-{1000 + number}", number, ["a", "b"][: number % 3])
@@ -181,7 +181,7 @@ def to_redis(tmp_path: Path, own: Own) -> Iterator[Life]:
         f"rounds=tables('{name}_round', order_by='pos'))))"
     )
     sides = {
-        "source": lambda: _on_sqlite(tmp_path / "sql.db", name),
+        "source": lambda: on_sqlite(tmp_path / "sql.db", name),
         "target": lambda: Keys(own, name),
     }
     with living(shop, Application(sides, writers=2)) as life:

@@ -16,7 +16,7 @@ from tests.contract.own_redis import Own
 from tests.system import kit
 from tests.system.application import Application, Held, Rounds, mirroring
 from tests.system.kit import Shop
-from tests.system.test_live_feeds import _on_sqlite
+from tests.system.test_live_feeds import on_sqlite
 from tests.system.test_live_redis import Life, living, told, until
 
 _OLD = 60
@@ -74,7 +74,7 @@ def life(request: pytest.FixtureRequest, tmp_path: Path, own: Own) -> Iterator[L
     first = Texts(client(), name)
     for number in range(_OLD):
         first.put(f"old-{1000 + number}", number, ["a", "b"][: number % 3])
-    tables = _on_sqlite(tmp_path / "sql.db", name)
+    tables = on_sqlite(tmp_path / "sql.db", name)
     tables.make()
     shop = Shop(tmp_path, {"sql": "sqlite:///sql.db", "cache": url})
     with shop.config.open("a") as settings:
@@ -85,7 +85,7 @@ def life(request: pytest.FixtureRequest, tmp_path: Path, own: Own) -> Iterator[L
     )
     sides = {
         "source": lambda: Texts(client(), name),
-        "target": lambda: _on_sqlite(tmp_path / "sql.db", name),
+        "target": lambda: on_sqlite(tmp_path / "sql.db", name),
     }
     with living(shop, Application(sides, writers=2)) as life:
         life.begin("redis-tracking")

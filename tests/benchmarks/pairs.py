@@ -1,0 +1,481 @@
+"""The moves that ``tests.benchmarks.live`` measures: one for each feed, with its application.
+
+A pair has what is needed of both sides: how games are written by the plain driver, or on Cassandra
+by the gateway, which is what leaves a journal there; and how to see that a game has arrived.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import redis
+from pymongo import WriteConcern
+from sqlalchemy.engine import make_url
+
+from migrator.commands import SwapTerms
+from migrator.gateway import Gateway, Terms
+from migrator.model.value import Record
+from tests.benchmarks import clients
+from tests.benchmarks.sides import Side as Store
+from tests.contract import servers as contract
+from tests.contract.own_redis import Own
+from tests.gateway.kit import opened
+from tests.system import servers
+from tests.system.application import Documents, Held, Rounds, Side, Tables
+from tests.system.kit import ROUNDS, Shop
+from tests.system.servers import connect_postgresql
+from tests.system.test_live_dynamodb import Items
+from tests.system.test_live_feeds import SqlTables, on_mariadb, on_sqlite
+from tests.system.test_live_mongo import ByRound, Whole
+from tests.system.test_live_redis import Keys, keys_at
+
+NAME = "migrator_bench_live"
+TABLE = "game"
+_LONG = Terms(bound=60.0, request_life=5.0)
+
+
+def _none(writes: int) -> dict[str, float] | None:
+    """The drivers' own requests for such a burst were not written for this pair."""
+    return None
+
+
+@dataclass
+class Pair:
+    """A move and its application. ``number`` is that of a game at the target, None for no game;
+    ``many`` writes so many games ``burst-N``; ``by_hand`` gives the seconds that the drivers' own
+    requests take to carry them over, by what they are for."""
+
+    shop: Shop
+    stores: set[Store]
+    source: Callable[[], Side]
+    target: Callable[[], Side]
+    number: Callable[[str], int | None]
+    many: Callable[[int], None]
+    by_hand: Callable[[int], dict[str, float] | None] = _none
+    words: tuple[str, ...] = ("put", "append", "append", "delete")
+    swap: SwapTerms = field(default_factory=SwapTerms)
+
+
+def games(source: str, target: str) -> str:
+    return f"move = Move('Game', source={source}, target={target})"
+
+
+_TABLES = f"At('sql', tables('{TABLE}', rounds=tables('{TABLE}_round', order_by='pos')))"
+
+
+@contextmanager
+def databases(*kinds: str) -> Iterator[list[str]]:
+    """An empty database on each server; they go at the end."""
+    made = [contract.server_url(kind) for kind in kinds]
+    for kind, url in zip(kinds, made, strict=True):
+        servers.drop(kind, url, NAME)
+        servers.create(kind, url, NAME)
+    try:
+        yield [urlunsplit(urlsplit(url)._replace(path=f"/{NAME}")) for url in made]
+    finally:
+        for kind, url in zip(kinds, made, strict=True):
+            servers.drop(kind, url, NAME)
+
+
+def _document(docs: str) -> Callable[[str], int | None]:
+    games_ = Documents(docs, TABLE).games
+
+    def number(key: str) -> int | None:
+        found = games_.find_one({"_id": key}, {"n": 1})
+        return None if found is None else int(found["n"])
+
+    return number
+
+
+# ---------------------------------------------------------------------- PostgreSQL
+
+
+@contextmanager
+def postgresql(root: Path) -> Iterator[Pair]:
+    """Logical decoding, to documents of MongoDB."""
+    with databases("postgresql", "mongodb") as (sql, docs):
+        tables = Tables(sql, TABLE)
+        tables.make()
+        yield _from_postgresql(root, sql, sql, docs, tables)
+        tables.close()
+
+
+@contextmanager
+def outbox(root: Path) -> Iterator[Pair]:
+    """A trigger outbox, by a role without the right to replicate, to documents of MongoDB."""
+    role = NAME + "_plain"
+    with databases("postgresql", "mongodb") as (sql, docs):
+        url = make_url(sql)
+        admin = connect_postgresql(sql)
+        admin.execute(f"DROP ROLE IF EXISTS {role}")
+        password = secrets.token_hex(8)
+        admin.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{password}'")
+        admin.execute(f"ALTER DATABASE {NAME} OWNER TO {role}")
+        plain = url.set(username=role, password=password).render_as_string(hide_password=False)
+        admin.execute(f"GRANT ALL ON SCHEMA public TO {role}")
+        tables = Tables(plain, TABLE)
+        tables.make()
+        # The application is another role, which the fence is to stop.
+        admin.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {url.username}")
+        yield _from_postgresql(root, plain, sql, docs, Tables(sql, TABLE))
+        tables.close()
+        admin.execute(f"REASSIGN OWNED BY {role} TO {url.username}")
+        admin.execute(f"DROP OWNED BY {role}")
+        admin.execute(f"DROP ROLE {role}")
+        admin.close()
+
+
+def _from_postgresql(root: Path, ours: str, sql: str, docs: str, tables: Tables) -> Pair:
+    shop = Shop(root, {"sql": ours, "docs": docs})
+    shop.script(games(_TABLES, f"At('docs', '{TABLE}')"))
+
+    def many(writes: int) -> None:
+        statement = f"INSERT INTO {TABLE} SELECT 'burst-' || i, i FROM generate_series(1, %s) AS i"
+        tables.session.execute(statement, (writes,))
+
+    def select(keys: list[str]) -> dict[str, int]:
+        do = tables.session.execute
+        found = do(f"SELECT id, n FROM {TABLE} WHERE id = ANY(%s)", (keys,)).fetchall()
+        do(f"SELECT * FROM {TABLE}_round WHERE game = ANY(%s)", (keys,)).fetchall()
+        return dict(found)
+
+    return Pair(
+        shop,
+        {Store("postgresql", "tables"), Store("mongodb", "document")},
+        lambda: Tables(sql, TABLE),
+        lambda: Documents(docs, TABLE),
+        _document(docs),
+        many,
+        lambda writes: _to_documents(docs, writes, select),
+    )
+
+
+def _to_documents(
+    docs: str, writes: int, select: Callable[[list[str]], dict[str, int]]
+) -> dict[str, float]:
+    """What the keys hold, whether the target has them, and all of them at once."""
+    # Beside the target, where the mirror would take them for writes by somebody else.
+    there = Documents(docs, "by_hand").games.with_options(
+        write_concern=WriteConcern("majority", j=True)
+    )
+    took = {"read": 0.0, "look": 0.0, "write": 0.0}
+
+    @contextmanager
+    def timed(word: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        took[word] += time.perf_counter() - began
+
+    for start in range(0, writes, 500):
+        keys = [f"burst-{i}" for i in range(start + 1, start + 501)]
+        with timed("read"):
+            numbers = select(keys)
+        with timed("look"):
+            for i in range(0, len(keys), 100):
+                list(there.find({"_id": {"$in": keys[i : i + 100]}}))
+        told = [{"_id": key, "id": key, "n": numbers[key], "rounds": []} for key in keys]
+        with timed("write"):
+            there.insert_many(told, ordered=False)
+    there.drop()
+    return took
+
+
+# ---------------------------------------------------------------------- MariaDB, SQLite
+
+
+def _from_tables(root: Path, url: str, docs: str, made: Callable[[], SqlTables]) -> Pair:
+    tables = made()
+    tables.make()
+    shop = Shop(root, {"sql": url, "docs": docs})
+    shop.script(games(_TABLES, f"At('docs', '{TABLE}')"))
+    mark, at_once = tables.mark, 1_000
+
+    def many(writes: int) -> None:
+        tables.do("BEGIN")
+        for start in range(1, writes + 1, at_once):
+            rows = [(f"burst-{i}", i) for i in range(start, min(start + at_once, writes + 1))]
+            text = ", ".join([f"({mark}, {mark})"] * len(rows))
+            values = [value for row in rows for value in row]
+            tables.do(f"INSERT INTO {TABLE} (id, n) VALUES {text}", *values)
+        tables.do("COMMIT")
+
+    def select(keys: list[str]) -> dict[str, int]:
+        among = ", ".join([mark] * len(keys))
+        found = tables.do(f"SELECT id, n FROM {TABLE} WHERE id IN ({among})", *keys)
+        tables.do(f"SELECT * FROM {TABLE}_round WHERE game IN ({among})", *keys)
+        return dict(found)
+
+    return Pair(
+        shop,
+        {Store("mongodb", "document")},
+        made,
+        lambda: Documents(docs, TABLE),
+        _document(docs),
+        many,
+        lambda writes: _to_documents(docs, writes, select),
+    )
+
+
+@contextmanager
+def mariadb(root: Path) -> Iterator[Pair]:
+    """The binary log of MariaDB, to documents of MongoDB."""
+    with databases("mariadb", "mongodb") as (sql, docs):
+        yield _from_tables(root, sql, docs, lambda: on_mariadb(sql, TABLE))
+
+
+@contextmanager
+def sqlite(root: Path) -> Iterator[Pair]:
+    """The outbox of a SQLite file, to documents of MongoDB."""
+    with databases("mongodb") as (docs,):
+        yield _from_tables(
+            root, "sqlite:///sql.db", docs, lambda: on_sqlite(root / "sql.db", TABLE)
+        )
+
+
+# ---------------------------------------------------------------------- MongoDB
+
+
+@contextmanager
+def mongodb(root: Path) -> Iterator[Pair]:
+    """A change stream, from whole documents to a field for each round, on one server."""
+    with databases("mongodb") as (docs,):
+        new = f"{TABLE}_new"
+        whole, by_round = Whole(docs, TABLE), ByRound(docs, new)
+        shop = Shop(root, {"docs": docs})
+        rules = list(ROUNDS)
+        shop.script(games(f"At('docs', '{TABLE}')", f"At('docs', '{new}', {rules}, 'flat')"))
+
+        def many(writes: int) -> None:
+            told = [{"_id": f"burst-{i}", "n": i, "rounds": []} for i in range(1, writes + 1)]
+            whole.games.insert_many(told, ordered=False)
+
+        def number(key: str) -> int | None:
+            found = by_round.games.find_one({"_id": key})
+            return None if found is None else int(found["_"]["n"])
+
+        def select(keys: list[str]) -> dict[str, int]:
+            found: dict[str, int] = {}
+            for i in range(0, len(keys), 100):
+                among = {"_id": {"$in": keys[i : i + 100]}}
+                found |= {game["_id"]: game["n"] for game in whole.games.find(among)}
+            return found
+
+        yield Pair(
+            shop,
+            {Store("mongodb", "document")},
+            lambda: Whole(docs, TABLE),
+            lambda: ByRound(docs, new),
+            number,
+            many,
+            lambda writes: _to_documents(docs, writes, select),
+        )
+
+
+# ---------------------------------------------------------------------- Redis
+
+
+class _Texts:
+    """Games as JSON, each in one string of Redis."""
+
+    def __init__(self, own: Own) -> None:
+        self.client = redis.Redis(port=own.port)
+
+    def put(self, key: str, number: int, rounds: Rounds) -> None:
+        self.client.set(f"{TABLE}:{key}", json.dumps(game(key, number, rounds)))
+
+    def append(self, key: str, place: int, spell: str) -> None:
+        found = json.loads(self.client.get(f"{TABLE}:{key}") or "{}")
+        found["rounds"].append({"pos": place, "spell": spell})
+        self.client.set(f"{TABLE}:{key}", json.dumps(found))
+
+    def delete(self, key: str) -> None:
+        self.client.delete(f"{TABLE}:{key}")
+
+    def held(self) -> dict[str, Held]:
+        return {}  # what is there is looked at by tests
+
+    def close(self) -> None:
+        self.client.close()
+
+
+def game(key: str, number: int, rounds: Rounds) -> Record:
+    told: list[Any] = [{"pos": place, "spell": spell} for place, spell in enumerate(rounds)]
+    return {"id": key, "n": number, "rounds": told}
+
+
+@contextmanager
+def from_redis(root: Path) -> Iterator[Pair]:
+    """The replication stream, from a hash and a list to a string on another server."""
+    # Servers of its own, whose streams nobody else fills.
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        old, new = Own(one, "--appendonly", "yes"), Own(two, "--appendonly", "yes")
+        keys, texts = Keys(old, TABLE), _Texts(new)
+        shop = Shop(root, {"cache": old.url, "new": new.url})
+        shop.script(games(keys_at(TABLE), f"At('new', '{TABLE}', ['/Game/*'], 'string')"))
+
+        def many(writes: int) -> None:
+            with keys.client.pipeline(transaction=False) as all_:
+                for i in range(1, writes + 1):
+                    told = {"id": json.dumps(f"burst-{i}"), "n": i}
+                    all_.hset(f"{TABLE}:burst-{i}", mapping=told)  # type: ignore[arg-type]
+                all_.execute()
+
+        def number(key: str) -> int | None:
+            found = texts.client.get(f"{TABLE}:{key}")
+            return None if found is None else int(json.loads(found)["n"])
+
+        try:
+            yield Pair(
+                shop,
+                {Store("redis", "native"), Store("redis", "string")},
+                lambda: Keys(old, TABLE),
+                lambda: _Texts(new),
+                number,
+                many,
+            )
+        finally:
+            for each in (old, new):
+                each.stop()
+
+
+# ---------------------------------------------------------------------- DynamoDB
+
+
+@contextmanager
+def dynamodb(root: Path) -> Iterator[Pair]:
+    """The stream of a table of moto, to tables of PostgreSQL."""
+    with databases("postgresql") as (sql,):
+        name = contract.namespace() + TABLE
+        items, tables = Items(name), Tables(sql, TABLE)
+        tables.make()
+        items.client.create_table(
+            TableName=name,
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        shop = Shop(root, {"items": contract.dynamodb(), "sql": sql})
+        shop.script(games(f"At('items', '{name}', ['/Game/*/*'], item('id'))", _TABLES))
+
+        def many(writes: int) -> None:
+            for start in range(1, writes + 1, 25):
+                put = [
+                    {"PutRequest": {"Item": {
+                        "id": {"S": f"burst-{i}"}, "n": {"N": str(i)}, "rounds": {"L": []},
+                    }}}
+                    for i in range(start, min(start + 25, writes + 1))
+                ]  # fmt: skip
+                items.client.batch_write_item(RequestItems={name: put})
+
+        def number(key: str) -> int | None:
+            select = f"SELECT n FROM {TABLE} WHERE id = %s"
+            found = tables.session.execute(select, (key,)).fetchone()
+            return None if found is None else int(found[0])
+
+        try:
+            yield Pair(
+                shop,
+                {Store("postgresql", "tables")},
+                lambda: Items(name),
+                lambda: Tables(sql, TABLE),
+                number,
+                many,
+                swap=SwapTerms(bound=60, lag=20),
+            )
+        finally:
+            with suppress(Exception):
+                items.client.delete_table(TableName=name)
+            tables.close()
+
+
+# ---------------------------------------------------------------------- Cassandra
+
+
+class _Gated:
+    """Games by the gateway, which follows the primary by itself."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+
+    def put(self, key: str, number: int, rounds: Rounds) -> None:
+        self.gateway.put(key, game(key, number, rounds))
+
+    def append(self, key: str, place: int, spell: str) -> None:
+        self.gateway.append(key, "rounds", {"pos": place, "spell": spell})
+
+    def delete(self, key: str) -> None:
+        self.gateway.delete(key)
+
+    def held(self) -> dict[str, Held]:
+        return {}  # what is there is looked at by tests
+
+    def close(self) -> None:
+        """The gateway is shared."""
+
+
+@contextmanager
+def cassandra(root: Path) -> Iterator[Pair]:
+    """The journal of the gateway on Cassandra, to tables of PostgreSQL."""
+    with databases("postgresql") as (sql,), clients.keyspace() as url:
+        tables = Tables(sql, TABLE)
+        tables.make()
+        shop = Shop(root, {"rows": url, "sql": sql})
+        source = f"At('rows', '{TABLE}', representation=['/Game/*/*'], layout='row')"
+        shop.script(games(source, _TABLES))
+        with shop.open() as project:
+            (route,) = project.routes("0001")
+            route.source.create()
+        gateway = opened(shop.config, replace(_LONG))
+
+        def many(writes: int) -> None:
+            with ThreadPoolExecutor(4) as pool:
+                for _ in pool.map(
+                    lambda i: gateway.put(f"burst-{i}", game(f"burst-{i}", i, [])),
+                    range(1, writes + 1),
+                ):
+                    pass
+
+        def number(key: str) -> int | None:
+            select = f"SELECT n FROM {TABLE} WHERE id = %s"
+            found = tables.session.execute(select, (key,)).fetchone()
+            return None if found is None else int(found[0])
+
+        def side() -> Side:
+            return _Gated(gateway)
+
+        try:
+            yield Pair(
+                shop,
+                {Store("cassandra", "row"), Store("postgresql", "tables")},
+                side,
+                side,
+                number,
+                many,
+                swap=SwapTerms(gateways=True),
+            )
+        finally:
+            gateway.close()
+            tables.close()
+
+
+PAIRS: dict[str, Callable[[Path], Any]] = {
+    "postgresql": postgresql,
+    "outbox": outbox,
+    "mariadb": mariadb,
+    "mongodb": mongodb,
+    "redis": from_redis,
+    "sqlite": sqlite,
+    "cassandra": cassandra,
+    "dynamodb": dynamodb,
+}
+__all__ = ["PAIRS", "Pair", "databases"]
