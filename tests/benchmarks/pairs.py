@@ -32,11 +32,10 @@ from tests.contract.own_redis import Own
 from tests.gateway.kit import opened
 from tests.system import servers
 from tests.system.application import Documents, Held, Rounds, Side, Tables
-from tests.system.kit import ROUNDS, Shop
+from tests.system.kit import Shop
 from tests.system.servers import connect_postgresql
 from tests.system.test_live_dynamodb import Items
 from tests.system.test_live_feeds import SqlTables, on_mariadb, on_sqlite
-from tests.system.test_live_mongo import ByRound, Whole
 from tests.system.test_live_redis import Keys, keys_at
 
 NAME = "migrator_bench_live"
@@ -247,38 +246,64 @@ def sqlite(root: Path) -> Iterator[Pair]:
 
 @contextmanager
 def mongodb(root: Path) -> Iterator[Pair]:
-    """A change stream, from whole documents to a field for each round, on one server."""
-    with databases("mongodb") as (docs,):
-        new = f"{TABLE}_new"
-        whole, by_round = Whole(docs, TABLE), ByRound(docs, new)
-        shop = Shop(root, {"docs": docs})
-        rules = list(ROUNDS)
-        shop.script(games(f"At('docs', '{TABLE}')", f"At('docs', '{new}', {rules}, 'flat')"))
+    """A change stream, to tables of PostgreSQL."""
+    with databases("mongodb", "postgresql") as (docs, sql):
+        documents, tables = Documents(docs, TABLE), Tables(sql, TABLE)
+        tables.make()
+        shop = Shop(root, {"docs": docs, "sql": sql})
+        shop.script(games(f"At('docs', '{TABLE}', ['/Game/*'])", _TABLES))
 
         def many(writes: int) -> None:
-            told = [{"_id": f"burst-{i}", "n": i, "rounds": []} for i in range(1, writes + 1)]
-            whole.games.insert_many(told, ordered=False)
-
-        def number(key: str) -> int | None:
-            found = by_round.games.find_one({"_id": key})
-            return None if found is None else int(found["_"]["n"])
-
-        def select(keys: list[str]) -> dict[str, int]:
-            found: dict[str, int] = {}
-            for i in range(0, len(keys), 100):
-                among = {"_id": {"$in": keys[i : i + 100]}}
-                found |= {game["_id"]: game["n"] for game in whole.games.find(among)}
-            return found
+            told = [
+                {"_id": f"burst-{i}", **game(f"burst-{i}", i, [])} for i in range(1, writes + 1)
+            ]
+            documents.games.insert_many(told, ordered=False)
 
         yield Pair(
             shop,
-            {Store("mongodb", "document")},
-            lambda: Whole(docs, TABLE),
-            lambda: ByRound(docs, new),
-            number,
+            {Store("mongodb", "document"), Store("postgresql", "tables")},
+            lambda: Documents(docs, TABLE),
+            lambda: Tables(sql, TABLE),
+            _row(tables),
             many,
-            lambda writes: _to_documents(docs, writes, select),
+            lambda writes: _to_tables(documents, tables, writes),
         )
+        tables.close()
+        documents.close()
+
+
+def _row(tables: Tables) -> Callable[[str], int | None]:
+    def number(key: str) -> int | None:
+        select = f"SELECT n FROM {TABLE} WHERE id = %s"
+        found = tables.session.execute(select, (key,)).fetchone()
+        return None if found is None else int(found[0])
+
+    return number
+
+
+def _to_tables(documents: Documents, tables: Tables, writes: int) -> dict[str, float]:
+    """What the keys hold, whether the target has them, and all of them in one transaction."""
+    took = {"read": 0.0, "look": 0.0, "write": 0.0}
+    session = tables.session
+    session.execute("CREATE TABLE by_hand (id text PRIMARY KEY, n int NOT NULL)")
+    for start in range(0, writes, 500):
+        keys = [f"burst-{i}" for i in range(start + 1, start + 501)]
+        began = time.perf_counter()
+        found = []
+        for i in range(0, len(keys), 100):
+            found += list(documents.games.find({"_id": {"$in": keys[i : i + 100]}}))
+        read = time.perf_counter()
+        session.execute("SELECT id, n FROM by_hand WHERE id = ANY(%s)", (keys,)).fetchall()
+        session.execute(f"SELECT * FROM {TABLE}_round WHERE game = ANY(%s)", (keys,)).fetchall()
+        looked = time.perf_counter()
+        with session.transaction(), session.cursor() as cursor:
+            rows = [(each["_id"], each["n"]) for each in found]
+            cursor.executemany("INSERT INTO by_hand VALUES (%s, %s)", rows)
+        ends = time.perf_counter()
+        for word, seconds in zip(took, (read - began, looked - read, ends - looked), strict=True):
+            took[word] += seconds
+    session.execute("DROP TABLE by_hand")
+    return took
 
 
 # ---------------------------------------------------------------------- Redis
@@ -377,18 +402,13 @@ def dynamodb(root: Path) -> Iterator[Pair]:
                 ]  # fmt: skip
                 items.client.batch_write_item(RequestItems={name: put})
 
-        def number(key: str) -> int | None:
-            select = f"SELECT n FROM {TABLE} WHERE id = %s"
-            found = tables.session.execute(select, (key,)).fetchone()
-            return None if found is None else int(found[0])
-
         try:
             yield Pair(
                 shop,
                 {Store("postgresql", "tables")},
                 lambda: Items(name),
                 lambda: Tables(sql, TABLE),
-                number,
+                _row(tables),
                 many,
                 swap=SwapTerms(bound=60, lag=20),
             )
@@ -445,11 +465,6 @@ def cassandra(root: Path) -> Iterator[Pair]:
                 ):
                     pass
 
-        def number(key: str) -> int | None:
-            select = f"SELECT n FROM {TABLE} WHERE id = %s"
-            found = tables.session.execute(select, (key,)).fetchone()
-            return None if found is None else int(found[0])
-
         def side() -> Side:
             return _Gated(gateway)
 
@@ -459,7 +474,7 @@ def cassandra(root: Path) -> Iterator[Pair]:
                 {Store("cassandra", "row"), Store("postgresql", "tables")},
                 side,
                 side,
-                number,
+                _row(tables),
                 many,
                 swap=SwapTerms(gateways=True),
             )

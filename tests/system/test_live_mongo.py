@@ -38,7 +38,7 @@ class _Documents:
         self.client.close()
 
 
-class Whole(_Documents):
+class _Whole(_Documents):
     """EAO: a game is one value, ``{n, rounds: [...]}``."""
 
     def put(self, key: str, number: int, rounds: Rounds) -> None:
@@ -54,7 +54,7 @@ class Whole(_Documents):
         return {game["_id"]: (game["n"], game["rounds"]) for game in self.games.find()}
 
 
-class ByRound(_Documents):
+class _ByRound(_Documents):
     """ROUNDS: a field for each round, and ``_`` with what is left; an empty list is left, too."""
 
     def put(self, key: str, number: int, rounds: Rounds) -> None:
@@ -95,7 +95,7 @@ class _Life:
 @pytest.fixture
 def life(tmp_path: Path, urls: Urls) -> Iterator[_Life]:
     name, url = kit.fresh("live"), urls("mongodb", "")
-    whole = Whole(url, name)
+    whole = _Whole(url, name)
     for number in range(_OLD):
         whole.put(f"old-{1000 + number}", number, ["a", "b"])
     whole.close()
@@ -104,7 +104,7 @@ def life(tmp_path: Path, urls: Urls) -> Iterator[_Life]:
         f"move = Move('Game', source=At('docs', '{name}'), "
         f"target=At('docs', '{name}_new', {list(kit.ROUNDS)}, 'flat'))"
     )
-    sides = {"source": lambda: Whole(url, name), "target": lambda: ByRound(url, f"{name}_new")}
+    sides = {"source": lambda: _Whole(url, name), "target": lambda: _ByRound(url, f"{name}_new")}
     application = Application(sides, words=_WORDS, writers=2)
     with application, Hooked(application, tmp_path) as hooked:
         yield _Life(shop, application, hooked)
