@@ -155,6 +155,21 @@ class Fence(Protocol):
 
 
 @runtime_checkable
+class Staged(Protocol):
+    """A fence whose making and removing take longer than to deny and allow; beside ``Fence``.
+
+    They are done where nobody waits for them: ``raise_`` and ``lower`` still do all of it.
+    """
+
+    def prepare(self, seconds: float) -> None:
+        """Make what will deny, and let all pass so far. Raises Transient where that takes longer;
+        ``lower`` removes it."""
+
+    def open(self) -> None:
+        """Allow writes again, and leave the rest to ``lower``."""
+
+
+@runtime_checkable
 class Numbering(Protocol):
     """A collection whose store gives out identifiers; beside ``Collection``."""
 

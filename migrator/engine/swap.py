@@ -23,7 +23,7 @@ from migrator.engine.lane import Lane
 from migrator.engine.points import reached
 from migrator.engine.proof import prove
 from migrator.errors import MigratorError, Refused, Waiting
-from migrator.journal import OTHER, Bracketed, Numbering
+from migrator.journal import OTHER, Bracketed, Fence, Numbering, Staged
 from migrator.model.phase import Phase
 from migrator.state import Run, ShadowReads, add_up
 
@@ -86,9 +86,13 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
     try:
         mirror.epochs.arm()
         mirror.holders.arm(denied=_denied(mirror, old))
-        _catch_up(mirror, terms)
+        # What may take its time comes before the catching up: the writers go on meanwhile.
+        for fence in _fences(mirror, old):
+            if isinstance(fence, Staged):
+                fence.prepare(terms.bound)
         for lane in mirror.lanes:
             mirror.scene.retry(lane.side(to).settle)
+        _catch_up(mirror, terms)
         began = time.monotonic()
         mirror.scene.run = mirror.live.raise_fence(mirror.run)
         reached("swap.raised")
@@ -278,6 +282,11 @@ def _fence(mirror: Mirror, old: str, terms: SwapTerms, began: float) -> list[tup
     return marks
 
 
+def _fences(mirror: Mirror, side: str) -> list[Fence]:
+    """The stores' own fences of a side."""
+    return [fence for lane in mirror.lanes if (fence := lane.fence(side)) is not None]
+
+
 def _denied(mirror: Mirror, side: str) -> bool:
     """Whether the store itself denies writes under the fence."""
     return all(lane.fence(side) is not None for lane in mirror.lanes)
@@ -365,13 +374,12 @@ def _undone(mirror: Mirror, run: Run, old: str, terms: SwapTerms) -> Run:
                 return run
             if run.fence != "undoing":
                 raise
-    if run.fence == "undoing":
-        for lane in mirror.lanes:
-            fence = lane.fence(old)
-            if fence is not None:
+    if run.fence in ("armed", "undoing"):
+        for fence in _fences(mirror, old):
+            if run.fence == "undoing" or isinstance(fence, Staged):
                 retry(fence.lower)
-        if terms.hook:
-            _call(mirror, terms, "undo", 60.0)
+    if run.fence == "undoing" and terms.hook:
+        _call(mirror, terms, "undo", 60.0)
     return mirror.live.release(run) if run.fence else run
 
 
@@ -389,10 +397,9 @@ def _go_on(mirror: Mirror, terms: SwapTerms) -> None:
         # Before anybody writes: what lies behind the marker is not thrown away after a crash.
         mirror.scene.run = mirror.live.marked(mirror.run)
     reached("swap.marked")
-    for lane in mirror.lanes:
-        fence = lane.fence(new)
-        if fence is not None:
-            mirror.scene.retry(fence.lower)
+    fences = _fences(mirror, new)
+    for fence in fences:
+        mirror.scene.retry(fence.open if isinstance(fence, Staged) else fence.lower)
     if terms.hook:
         try:
             _call(mirror, terms, "release", 60.0)
@@ -400,6 +407,12 @@ def _go_on(mirror: Mirror, terms: SwapTerms) -> None:
             log.error("hook failed after the flip", error=error.what)
             mirror.scene.control.record(mirror.run.id, "hook failed", error=error.what)
     mirror.scene.run = mirror.live.release(mirror.run)
+    for fence in fences:
+        if isinstance(fence, Staged):
+            try:
+                mirror.scene.retry(fence.lower)
+            except MigratorError as error:  # it lets all pass; the end of the move removes it, too
+                log.warning("not removed yet", where=error.where, error=error.what)
 
 
 def _begin_reign(mirror: Mirror, lane: Lane, new: str, mark: str) -> None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -40,7 +40,8 @@ from tests.system.test_live_redis import Keys, keys_at
 
 NAME = "migrator_bench_live"
 TABLE = "game"
-_LONG = Terms(bound=60.0, request_life=5.0)
+# Short leases: before each swap all are waited for.
+_TERMS = Terms(lease=2.0, bound=60.0, request_life=5.0)
 
 
 def _none(writes: int) -> dict[str, float] | None:
@@ -455,7 +456,7 @@ def cassandra(root: Path) -> Iterator[Pair]:
         with shop.open() as project:
             (route,) = project.routes("0001")
             route.source.create()
-        gateway = opened(shop.config, replace(_LONG))
+        gateway = opened(shop.config, _TERMS)
 
         def many(writes: int) -> None:
             with ThreadPoolExecutor(4) as pool:

@@ -54,6 +54,23 @@ class MysqlFence:
                 self._remove(c)
                 raise
 
+    def prepare(self, seconds: float) -> None:
+        with self.journal.session() as c:
+            try:
+                with _patient(c, time.monotonic() + seconds):
+                    self._make(c)
+            except BaseException:
+                self._remove(c)
+                raise
+
+    def open(self) -> None:
+        with self.journal.session() as c:
+            self._open(c)
+
+    def _open(self, c: Connection) -> None:
+        if c.exec_driver_sql(_THERE, (self._name,)).scalar():
+            _do(c, f"DELETE FROM {self._raised}")  # noqa: S608 - writes go on from here
+
     def _make(self, c: Connection) -> None:
         """The triggers, which let everything pass so far."""
         _do(c, f"CREATE TABLE IF NOT EXISTS {self._raised} (up INT PRIMARY KEY) ENGINE=InnoDB")
@@ -106,8 +123,7 @@ class MysqlFence:
         return list(c.exec_driver_sql(query, (len(self._prefix), self._prefix)).scalars())
 
     def _remove(self, c: Connection) -> None:
-        if c.exec_driver_sql(_THERE, (self._name,)).scalar():
-            _do(c, f"DELETE FROM {self._raised}")  # noqa: S608 - writes go on from here
+        self._open(c)
         for name in self._found(c):
             _do(c, f"DROP TRIGGER {quote(name)}")
         _do(c, f"DROP TABLE IF EXISTS {self._raised}")

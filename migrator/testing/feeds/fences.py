@@ -8,6 +8,7 @@ import time
 import pytest
 
 from migrator.errors import Transient
+from migrator.journal import Staged
 from migrator.testing.feeds.harness import PATIENCE, Followable, Harness, fresh, until
 from migrator.testing.feeds.writers import Writers
 
@@ -18,7 +19,11 @@ class FencePromises(Harness):
     ) -> None:
         fence = here.fence()
         with here.following() as feed, Writers(here, 4, fresh_keys=True) as writers:
+            writers.reach(15)
+            if isinstance(fence, Staged):
+                fence.prepare(PATIENCE)
             writers.reach(30)
+            assert not writers.refused
             fence.raise_(mark := fresh("fence"), PATIENCE)
             writers.join()
             assert len(writers.refused) == 4, "a writer passed the fence"
@@ -68,3 +73,7 @@ class FencePromises(Harness):
         fence.raise_(fresh("fence"), PATIENCE)
         with here.following() as feed:
             here.drained(feed)
+        if isinstance(fence, Staged):
+            fence.open()
+            assert not fence.is_up()
+            here.app.put("game-1", 1)
