@@ -333,6 +333,7 @@ class Mirror:
                 "backfill", lane.route.cls, read, self.scene.planned(lane.route).read
             )
         route, limit = lane.route, self.throttle.limit(self.scene.planned(lane.route).page)
+        began = time.monotonic()
         page = self.scene.retry(route.source.page, task.range, task.position, limit)
         reached("page.read")
         done = lane.reconciler.page(page.blocks, page.damaged)
@@ -350,6 +351,8 @@ class Mirror:
         ranges[ranges.index(task)] = further
         reached("page.checkpointed")
         self.throttle.copied(read)
+        touched = sum(each.touched for each in self.lanes)
+        self.throttle.yields(time.monotonic() - began, touched)
         self.scene.watcher.advances("backfill", route.cls, read, page.bytes)
 
     # ------------------------------------------------------------------ comparing

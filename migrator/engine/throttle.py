@@ -15,6 +15,8 @@ from migrator.state import Pace
 # How often to look what was said: it is obeyed within a second.
 LOOK_EVERY = 0.25
 WAIT = 0.05
+# For how long the copy rests after a page beside an application that writes, by what the page took.
+_REST = 3.0
 
 
 class Throttle:
@@ -31,6 +33,8 @@ class Throttle:
         # Blocks that were copied ahead of the rate, and when that was so.
         self._ahead = 0.0
         self._at = clock()
+        self._rests = float("-inf")  # until then
+        self._touched = 0
 
     def limit(self, page: int) -> int:
         """The size of a page: at most what a second allows, so that the rate is an even one."""
@@ -47,7 +51,7 @@ class Throttle:
                 return False
             if self._pace.rate is None:
                 self._ahead = 0.0
-                return True
+                return now >= self._rests
             self._ahead = max(0.0, self._ahead - (now - self._at) * self._pace.rate)
             self._at = now
             return not self._ahead
@@ -56,6 +60,14 @@ class Throttle:
         """So many blocks went over."""
         with self._lock:
             self._ahead += blocks
+
+    def yields(self, seconds: float, touched: int) -> None:
+        """A page took so many seconds. Where that many touches tell that an application has written
+        since the page before, most of the time is left to it, unless somebody said how fast."""
+        with self._lock:
+            if touched != self._touched:
+                self._rests = self._clock() + _REST * seconds
+            self._touched = touched
 
     def wait(self, check: Callable[[], None]) -> None:
         """Wait until a page may be copied; ``check`` raises where the run is to stop."""

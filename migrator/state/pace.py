@@ -12,7 +12,8 @@ from migrator.state.control import Control
 
 @dataclass(frozen=True)
 class Pace:
-    """``rate``: blocks a second, None for as fast as it goes. ``paused``: none at all."""
+    """``rate``: blocks a second, None for as fast as it goes beside what applications write.
+    ``paused``: none at all."""
 
     rate: float | None = None
     paused: bool = False

@@ -45,6 +45,31 @@ def test_without_a_rate_nothing_is_held_back() -> None:
     assert Copier(Pace()).copied_in(1) == 100 * 50
 
 
+def test_most_of_the_time_is_left_to_an_application_that_writes() -> None:
+    copier = Copier(Pace())
+    throttle, pages = copier.throttle, 0
+    for turn in range(1_000):
+        if throttle.ready():
+            throttle.yields(0.1, touched=turn)
+            copier.now += 0.1
+            pages += 1
+        else:
+            copier.now += 0.01
+    assert 0.1 * pages / (copier.now - 100.0) == pytest.approx(1 / 3, rel=0.1)
+    throttle.yields(0.1, touched=1_000)
+    assert not throttle.ready()
+    copier.pace = Pace(10.0)
+    copier.now += LOOK_EVERY
+    assert throttle.ready(), "somebody said how fast"
+
+
+def test_a_copy_that_nobody_writes_beside_does_not_rest() -> None:
+    copier = Copier(Pace())
+    for _ in range(3):
+        copier.throttle.yields(60.0, touched=0)
+        assert copier.throttle.ready()
+
+
 def test_what_is_said_meanwhile_is_obeyed_at_the_next_look() -> None:
     copier = Copier(Pace())
     copier.copied_in(1)
