@@ -34,9 +34,13 @@ from migrator.model.value import Record
 from tests.benchmarks import clients, machine
 from tests.benchmarks.pairs import databases
 from tests.benchmarks.sides import Side
+from tests.contract.own_redis import Own
+from tests.system import servers
 from tests.system.application import Documents, Tables, mirroring
 from tests.system.kit import ENV, Shop
 from tests.system.servers import connect_postgresql
+from tests.system.test_live_feeds import on_mariadb
+from tests.system.test_live_redis import Keys, keys_at
 
 TABLE = "game"
 SPELLS = ["spell"] * 6
@@ -188,6 +192,67 @@ def of_tables(url: str, games: int) -> Iterator[Hand]:
 
 
 @contextmanager
+def of_mariadb(url: str, games: int) -> Iterator[Hand]:
+    tables = on_mariadb(url, TABLE)
+    tables.make()
+    for number in range(games):
+        tables.put(f"game-{number}", number, SPELLS)
+    reader, writer = servers.connect_mariadb(url), tables.session
+
+    def get(key: str) -> Record | None:
+        with reader.cursor() as cursor:
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+            cursor.execute(f"SELECT id, n FROM {TABLE} WHERE id = %s", (key,))
+            row = cursor.fetchone()
+            cursor.execute(
+                f"SELECT pos, spell FROM {TABLE}_round WHERE game = %s ORDER BY pos", (key,)
+            )
+            rounds = cursor.fetchall()
+            cursor.execute("COMMIT")
+        if row is None:
+            return None
+        return {
+            "id": row[0], "n": row[1],
+            "rounds": [{"pos": place, "spell": spell} for place, spell in rounds],
+        }  # fmt: skip
+
+    def put(key: str, number: int) -> None:
+        with writer.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(
+                f"INSERT INTO {TABLE} (id, n) VALUES (%s, %s) "
+                "ON DUPLICATE KEY UPDATE n = VALUES(n)", (key, number),
+            )  # fmt: skip
+            cursor.execute(f"DELETE FROM {TABLE}_round WHERE game = %s", (key,))
+            rows = [(key, place, spell) for place, spell in enumerate(SPELLS)]
+            cursor.executemany(f"INSERT INTO {TABLE}_round VALUES (%s, %s, %s)", rows)
+            cursor.execute("COMMIT")
+
+    yield Hand(get, put)
+    reader.close()
+    tables.close()
+
+
+@contextmanager
+def of_redis(own: Own, games: int) -> Iterator[Hand]:
+    keys = Keys(own, TABLE)
+    client = keys.client
+    for number in range(games):
+        keys.put(f"game-{number}", number, SPELLS)
+
+    def get(key: str) -> Record:
+        with client.pipeline(transaction=True) as step:
+            step.hgetall(f"{TABLE}:{key}")
+            step.lrange(f"{TABLE}:{key}:rounds", 0, -1)
+            fields, rounds = step.execute()
+        value: Record = {name.decode(): json.loads(text) for name, text in fields.items()}
+        return {**value, "rounds": [json.loads(each) for each in rounds]}
+
+    yield Hand(get, lambda key, number: keys.put(key, number, SPELLS))
+    keys.client.close()
+
+
+@contextmanager
 def of_documents(url: str, games: int) -> Iterator[Hand]:
     documents = Documents(url, TABLE)
     for number in range(games):
@@ -264,6 +329,30 @@ def from_postgresql(root: Path, calls: int, games: int) -> None:
         measure("PostgreSQL (tables) to MongoDB", shop, hand, calls, games)
 
 
+def from_mariadb(root: Path, calls: int, games: int) -> None:
+    with databases("mariadb") as (sql,), of_mariadb(sql, games) as hand:
+        shop = Shop(root, {"sql": sql, "file": "embedded:///new.db"})
+        shop.script(
+            f"move = Move('Game', target=At('file', 'games'), source=At('sql', tables('{TABLE}', "
+            f"rounds=tables('{TABLE}_round', order_by='pos'))))"
+        )
+        measure("MariaDB (tables) to embedded", shop, hand, calls, games)
+
+
+def from_redis(root: Path, calls: int, games: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        own = Own(folder, "--appendonly", "yes")
+        try:
+            with of_redis(own, games) as hand:
+                shop = Shop(root, {"cache": own.url, "file": "embedded:///new.db"})
+                shop.script(
+                    f"move = Move('Game', source={keys_at(TABLE)}, target=At('file', 'games'))"
+                )
+                measure("Redis (hash and list) to embedded", shop, hand, calls, games)
+        finally:
+            own.stop()
+
+
 def from_mongodb(root: Path, calls: int, games: int) -> None:
     with databases("mongodb") as (docs,), of_documents(docs, games) as hand:
         shop = Shop(root, {"docs": docs, "file": "embedded:///new.db"})
@@ -292,7 +381,9 @@ def from_cassandra(root: Path, calls: int, games: int) -> None:
 
 PAIRS = {
     "postgresql": from_postgresql,
+    "mariadb": from_mariadb,
     "mongodb": from_mongodb,
+    "redis": from_redis,
     "cassandra": from_cassandra,
 }
 

@@ -56,10 +56,10 @@ class Live:
         with application, self.pair.shop.open() as project:
             for _ in range(times):
                 for word, swap in (("cut-over", commands.cutover), ("rollback", commands.rollback)):
-                    application.go_on_for(0.5)
+                    application.go_on_for(0.25)
                     application.longest = 0.0
                     swap(project, "0001", swap=terms)
-                    application.go_on_for(0.3)
+                    application.go_on_for(0.15)
                     pauses[word].append(application.longest * 1000)
         for word, took in pauses.items():
             middle, most = statistics.median(took), max(took)
