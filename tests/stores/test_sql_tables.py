@@ -127,10 +127,26 @@ INSERT INTO mark VALUES ('one', 1, '{"a": null}', '2024-02-03 04:05:06+00', 'p')
 """
 
 
-def test_one_by_its_key_whatever_the_columns(tmp_path: Path) -> None:
-    base = Base("postgresql", tmp_path)
+ODD_MYSQL = """
+CREATE TABLE part (a integer, b varchar(9), code varchar(9) NOT NULL UNIQUE,
+  name varchar(9) NOT NULL, mood enum('ok', 'bad'), bits bit(9), raw varbinary(9), seen year,
+  `50%` numeric(9, 2), up varchar(9), PRIMARY KEY (a, b),
+  FOREIGN KEY (up) REFERENCES part (code));
+CREATE TABLE mark (part varchar(9), id integer PRIMARY KEY, said json, at datetime(6),
+  name varchar(9), FOREIGN KEY (part) REFERENCES part (code));
+INSERT INTO part VALUES (1, 'x', 'one', 'n', 'ok', 5, x'00ff', 2024, 1.50, NULL),
+  (1, 'y', 'two', 'n', NULL, NULL, NULL, NULL, NULL, 'one'),
+  (2, 'x', 'three', 'm', 'bad', 0, '', 1999, 0.00, 'two');
+INSERT INTO mark VALUES ('one', 1, '{"a": null}', '2024-02-03 04:05:06.000007', 'p'),
+  ('two', 2, 'null', NULL, 'q'), ('two', 3, NULL, NULL, 'q'), (NULL, 4, NULL, NULL, 'r');
+"""
+
+
+@pytest.mark.parametrize(("dialect", "script"), [("postgresql", ODD), ("mysql", ODD_MYSQL)])
+def test_one_by_its_key_whatever_the_columns(tmp_path: Path, dialect: str, script: str) -> None:
+    base = Base(dialect, tmp_path)
     try:
-        base.run(ODD)
+        base.run(script)
         marks = tables("mark", parent="part")
         parts = tables("part", parent="up", marks=marks)
         parts = tables("part", marks=marks, parts=tables("part", parent="up", parts=parts))

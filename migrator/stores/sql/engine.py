@@ -139,17 +139,22 @@ class Database:
 
     @contextmanager
     def asking(self, where: str = "") -> Iterator[Any]:
-        """The driver's own connection to PostgreSQL, where each statement is a snapshot of its
-        own: a round trip, and no transaction around it."""
+        """The driver's own connection: to PostgreSQL, where each statement is a snapshot of its
+        own, a round trip, and no transaction around it; elsewhere in one snapshot."""
         with edge(where or self.name):
             lent = self.engine.raw_connection()
             try:
                 raw: Any = lent.driver_connection
-                raw.autocommit = True
-                try:
-                    yield raw
-                finally:
-                    raw.autocommit = False
+                if self.dialect == "mysql":
+                    with raw.cursor() as cursor:
+                        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+                    yield raw  # the pool ends it, as it does whatever else was begun
+                else:
+                    raw.autocommit = True
+                    try:
+                        yield raw
+                    finally:
+                        raw.autocommit = False
             except BaseException:
                 lent.invalidate()
                 raise

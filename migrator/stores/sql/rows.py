@@ -282,23 +282,31 @@ class Reader:
         theirs = up.codecs_of(child.refs)
         encoded = [[c.encode(x) for c, x in zip(theirs, key, strict=True)] for key in keys]
         mine = [child.table.c[name] for name in child.parent]
-        query = self.select(child)
         if child.joined:
             parent = up.table.alias("parent")
             columns = [parent.c[name] for name in child.refs]
-            query = query.add_columns(
-                *(
-                    self.decoding.select(c, column).label(f"parent {i}")
-                    for i, (c, column) in enumerate(zip(theirs, columns, strict=True))
-                )
-            )
-            on = sa.and_(*(a == b for a, b in zip(mine, columns, strict=True)))
-            query = query.select_from(child.table.join(parent, on))
+            query = self.beside(child, parent)
             query = query.where(among(theirs, columns, encoded, self.dialect))
         else:
-            query = query.where(among(theirs, mine, encoded, self.dialect))
+            query = self.select(child).where(among(theirs, mine, encoded, self.dialect))
         order = child.order or tuple(codec.name for codec in child.codecs)
         return query.order_by(*(child.table.c[name] for name in order))
+
+    def beside(self, child: Node, parent: sa.FromClause) -> sa.Select[Any]:
+        """The query for all columns of a table, and for those by which the server joins a row to
+        its parent."""
+        assert child.up is not None
+        theirs = child.up.codecs_of(child.refs)
+        columns = [parent.c[name] for name in child.refs]
+        query = self.select(child).add_columns(
+            *(
+                self.decoding.select(c, column).label(f"parent {i}")
+                for i, (c, column) in enumerate(zip(theirs, columns, strict=True))
+            )
+        )
+        mine = [child.table.c[name] for name in child.parent]
+        on = sa.and_(*(a == b for a, b in zip(mine, columns, strict=True)))
+        return query.select_from(child.table.join(parent, on))
 
     def _parents(
         self, child: Node, rows: list[Row], found: list[Found]

@@ -28,7 +28,7 @@ from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to
 from migrator.stores.sql.live import Live
 from migrator.stores.sql.rows import Found, Reader, fetch
 from migrator.stores.sql.shape import Node, on_server, resolve
-from migrator.stores.sql.single import Single
+from migrator.stores.sql.single import EachTable, Single, single
 from migrator.stores.sql.unfit import Unfit
 from migrator.stores.sql.unfold import unfold
 from migrator.stores.sql.write import Writer
@@ -73,11 +73,9 @@ class TablesReading:
         return Reader(self.root, self.dialect)
 
     @cached_property
-    def single(self) -> Single | None:
-        """The statement that reads one aggregate, where there may be one."""
-        if self.dialect != "postgresql" or not Single.suits(self.root):
-            return None
-        return Single(self.reader, self.database.engine.dialect)
+    def single(self) -> Single | EachTable | None:
+        """What reads one aggregate by texts that are made once, where there may be such."""
+        return single(self.reader, self.database.engine.dialect)
 
     @cached_property
     def _key_places(self) -> tuple[int, ...]:
@@ -125,7 +123,7 @@ class TablesReading:
         return [blocks.get(encode(id)) for id in ids]
 
     def _found_one(self, raw: Any, id: Value) -> list[Found]:
-        """What lies under a key, by the statement for one, and the driver's own connection."""
+        """What lies under a key, by the texts for one, and the driver's own connection."""
         key = self.encoded_key(id)
         return [] if key is None or self.single is None else self.single.read(raw, key)
 
