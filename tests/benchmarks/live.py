@@ -26,6 +26,8 @@ from tests.benchmarks import machine
 from tests.benchmarks.pairs import PAIRS, Pair
 from tests.system.application import Application, Hooked, mirroring
 
+_SWAPS = {"cut-over": commands.cutover, "rollback": commands.rollback}
+
 
 class Live:
     """A move that is carried as far as asked for."""
@@ -53,18 +55,20 @@ class Live:
         """Cut over and roll back so many times, and print what it took."""
         pauses: dict[str, list[float]] = {"cut-over": [], "rollback": []}
         application = self.application
-        with application, self.pair.shop.open() as project:
-            for _ in range(times):
-                for word, swap in (("cut-over", commands.cutover), ("rollback", commands.rollback)):
-                    application.go_on_for(0.25)
-                    application.longest = 0.0
-                    swap(project, "0001", swap=terms)
-                    application.go_on_for(0.15)
-                    pauses[word].append(application.longest * 1000)
-        for word, took in pauses.items():
-            middle, most = statistics.median(took), max(took)
-            print(f"   {word}: pause at 4 writers, {len(took)} times: ", end="")
-            print(f"median {middle:.0f} ms, most {most:.0f} ms", flush=True)
+        try:
+            with application, self.pair.shop.open() as project:
+                for _ in range(times):
+                    for word, swap in _SWAPS.items():
+                        application.go_on_for(0.25)
+                        application.longest = 0.0
+                        swap(project, "0001", swap=terms)
+                        application.go_on_for(0.15)
+                        pauses[word].append(application.longest * 1000)
+        finally:  # also of those that were done where it is interrupted
+            for word, took in pauses.items():
+                middle, most = statistics.median(took), max(took)
+                print(f"   {word}: pause at 4 writers, {len(took)} times: ", end="")
+                print(f"median {middle:.0f} ms, most {most:.0f} ms", flush=True)
 
     def _arrives(self, number: int) -> float:
         """Seconds until a write is on both sides."""
