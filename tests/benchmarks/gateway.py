@@ -97,7 +97,8 @@ def in_turn(by_hand: Call, store: Call, gateway: Call, calls: int) -> Times:
     return times
 
 
-def _wait_for_mirror(gateway: Gateway) -> None:
+def settled(gateway: Gateway) -> None:
+    """Wait until the mirror holds what is written."""
     until = time.monotonic() + 60
     while True:
         try:
@@ -120,7 +121,7 @@ def measure(name: str, shop: Shop, hand: Hand, calls: int, games: int) -> None:
     ):
         (route,) = project.routes("0001", frozen_plan(project.control.run("0001")))
         rules = route.source.at.rules("Game")
-        _wait_for_mirror(gateway)
+        settled(gateway)
         print(name, flush=True)
 
         def key(number: int) -> str:

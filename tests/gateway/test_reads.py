@@ -22,8 +22,13 @@ from migrator.model.block import Address, Aggregate, Block, cut
 from migrator.model.phase import Phase
 from migrator.model.value import Int64
 from migrator.state import LiveState, Quarantined, ShadowReads, quarantine_key
+from tests.contract import servers
 from tests.gateway.kit import QUICK, Owner, make_project, until
-from tests.gateway.test_live import begin, mirroring, swapped
+from tests.gateway.test_live import begin, mirroring, postgresql_to_mongodb, swapped
+from tests.gateway.test_live import project as project_of
+from tests.system.kit import fresh
+
+__all__ = ["postgresql_to_mongodb"]
 
 KEYS = [str(n) for n in range(20)]
 # The mirror may take as long to answer, and a write to be sent, as a busy machine does.
@@ -559,13 +564,7 @@ def test_beside_a_real_mirror_and_over_real_swaps(
             Gateway.open("Game", config, "test", terms=PATIENT) as reader,
         ):
             life = Life(writer, reader)
-
-            def shared() -> bool:
-                with suppress(Waiting):  # until the mirror is there
-                    return commands.reads(project, "0001", 1.0).share == 1
-                return False
-
-            until(shared, 120)
+            until(lambda: shared(project), 120)
             until(life.is_served, 120)
             swapped(commands.cutover, project)
             assert commands.reads(project, "0001").share == 0
@@ -578,6 +577,52 @@ def test_beside_a_real_mirror_and_over_real_swaps(
             (status,) = commands.status(project)
             assert status.live is not None
             assert status.live.differed == []
+
+
+@pytest.fixture
+def cassandra_to_dynamodb(tmp_path: Path) -> Path:
+    name = fresh("reads")
+    return project_of(
+        tmp_path, servers.cassandra(), servers.dynamodb(),
+        f'{name!r}, layout=cassandra_table(key="id", columns={{"id": "text"}}, rest="others")',
+        f'{name!r}, representation=["/Game/*/*"], layout="item"',
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", ["postgresql_to_mongodb", "cassandra_to_dynamodb"])
+def test_mirrors_on_servers_answer(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, pair: str
+) -> None:
+    monkeypatch.setattr("migrator.gateway.mirrored._LOOK", 0.1)
+    monkeypatch.setattr("migrator.engine.held.EVERY", 0.1)
+    config: Path = request.getfixturevalue(pair)
+    with commands.Project(config, "test") as project:
+        (route,) = project.routes("0001")
+        if not route.source.exists():
+            route.source.create()
+        with (
+            Gateway.open("Game", config, "test", terms=PATIENT) as writer,
+            Gateway.open("Game", config, "test", terms=PATIENT) as reader,
+        ):
+            for key in KEYS:
+                writer.put(key, {"id": key, "n": 0, "rounds": []})
+            begin(project)
+            life = Life(writer, reader)
+            with mirroring(config):
+                until(lambda: shared(project), 120)
+                until(lambda: life.is_served(1, 40), 120)
+            (status,) = commands.status(project)
+            assert status.live is not None
+            assert status.live.differed == []
+        commands.abort(project, "0001", drop_target=True)
+        route.source.drop()
+
+
+def shared(project: commands.Project) -> bool:
+    """Whether the mirror may answer all reads from now on: once it is there."""
+    with suppress(Waiting):
+        return commands.reads(project, "0001", 1.0).share == 1
+    return False
 
 
 class Life:
@@ -602,10 +647,10 @@ class Life:
     def served(self, gateway: Gateway) -> int:
         return gateway._here.mirrored._tally.counts.get("served", 0)
 
-    def is_served(self) -> bool:
+    def is_served(self, writer: int = 5, reader: int = 100) -> bool:
         """Whether both were, often enough, after one more round."""
         self.round()
-        return self.served(self._writer) > 5 and self.served(self._reader) > 100
+        return self.served(self._writer) > writer and self.served(self._reader) > reader
 
 
 def number(gateway: Gateway, key: str) -> int:
