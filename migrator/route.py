@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -154,6 +154,21 @@ class Route:
         back = self.translation.backward(join(block), old, kept)
         return cut(back, self.translation.source)
 
+    def put_together(
+        self,
+        id: Value,
+        parts: Sequence[Block],
+        old: Aggregate | None,
+        fresh: Iterable[bytes] = (),
+    ) -> Block | None:
+        """Of a move that spreads: the block of ``source`` that these of the target are parts of.
+
+        The rest is as in ``Translation.returned``. Raises DoesNotFit.
+        """
+        news = [join(part) for part in parts]
+        back = self.translation.returned(id, news, old, frozenset(fresh))
+        return None if back is None else cut(back, self.translation.source)
+
     def is_sensitive(self, path: str) -> bool:
         """Whether the value at a path must never be shown.
 
@@ -170,6 +185,14 @@ class Route:
 
 
 _IN_PLACE = (AddDefault, ChangeId, Convert, Keep, ReKey)
+
+
+def beside(one: Route, other: Route) -> bool:
+    """Whether two moves have the same blocks for their source."""
+    at, there = one.source_at, other.source_at
+    return (at.store, at.collection, one.move.source_cls) == (
+        there.store, there.collection, other.move.source_cls
+    )  # fmt: skip
 
 
 def _not_gathered(block: Block) -> DoesNotFit:

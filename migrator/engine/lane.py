@@ -17,7 +17,7 @@ import structlog
 
 from migrator.engine.points import reached
 from migrator.engine.reconcile import LONGEST_WAIT, Foreign
-from migrator.engine.relocate import reconciler
+from migrator.engine.spread import reconciler
 from migrator.engine.throttle import Throttle
 from migrator.engine.work import Scene
 from migrator.errors import FeedLost, Refused, Transient
@@ -226,7 +226,8 @@ class Lane:
         if given is None:
             return None
         feed = self._readings[side].feed
-        touches = {encode(touch.key): touch for touch in given.touches}
+        touches: dict[bytes, Touch] = {}
+        _merge(touches, given.touches)
         until, last = time.monotonic() + _GATHER, len(touches)
         while len(touches) < _MOST and time.monotonic() < until:
             if last < _MANY:
@@ -237,10 +238,7 @@ class Lane:
             if more is None:
                 break
             last = len(more.touches)
-            for touch in more.touches:
-                form = encode(touch.key)
-                old = touches.get(form)
-                touches[form] = touch if old is None or touch.deleted else old
+            _merge(touches, more.touches)
             given = Touches(
                 (), more.position or given.position, given.whole or more.whole,
                 [*given.marks, *more.marks], max(given.age, more.age),
@@ -468,6 +466,8 @@ class Lane:
             scan = {**scan, "range": retry(collection.split, 1)[0]}
             if side == "source":
                 self.reconciler.list_source()
+            elif side == primary:
+                self.reconciler.list_target()
         limit = self.throttle.limit(self.scene.planned(self.route).page)
         keys, position = retry(collection.keys, scan["range"], scan["position"], limit)
         if _tells(scan) and self._finds(primary, keys, side):
@@ -481,6 +481,8 @@ class Lane:
                 self.reconciler.listed_source()
             onward = scan["side"] == "primary"
             following = _scan_from_start("mirror", tells=_tells(scan)) if onward else None
+        if following is None and primary == "target":
+            self.reconciler.listed_target()
         self._keep(primary, replace(found, scan=following))
         if following is None:
             self.scene.control.record(self.scene.run.id, "scanned anew", cls=self.route.cls)
@@ -503,6 +505,14 @@ class Lane:
     def _keep(self, side: str, position: Position) -> None:
         self.scene.retry(self.live.keep, self.route.number, side, position)
         self._positions[side] = position
+
+
+def _merge(touches: dict[bytes, Touch], more: Sequence[Touch]) -> None:
+    """Each key once; that it was deleted is kept."""
+    for touch in more:
+        form = encode(touch.key)
+        old = touches.get(form)
+        touches[form] = touch if old is None or touch.deleted else old
 
 
 def _scan_from_start(side: str = "primary", *, tells: bool = False) -> dict[str, Json]:

@@ -3,6 +3,10 @@
 It lies beside the target, in a collection of its own: under each key of one side the keys of the
 other that it led to when it was read last. It is written before the mirror is, and cleared after;
 so it may name a key too many, never one too few (R3).
+
+Where a key leads to very many, some of these lie in blocks of their own, which the first one names:
+stores bound what one block may hold. They are never changed. New ones are written before what names
+them, and old ones deleted after.
 """
 
 from __future__ import annotations
@@ -24,6 +28,9 @@ from migrator.route import Route
 # Keys of one side, each with those of the other; by canonical form.
 Keys = Mapping[bytes, tuple[Value, Sequence[Value]]]
 _AT_ONCE = 500
+# Characters of keys in one block: less than any store's bound, however each is kept.
+_LONGEST = 60_000
+_LONG_AT_ONCE = 50
 
 
 class Locator:
@@ -31,9 +38,12 @@ class Locator:
 
     def __init__(self, route: Route, run: str, retry: Retry) -> None:
         name = journal_name(run, route.number, "locator")
-        at = At(route.move.target.store, name, layout=_layout(route.target_store.capabilities))
-        self._collection: Collection = route.target_store.collection("Locator", at)
+        can = route.target_store.capabilities
+        self.at = At(route.move.target.store, name, layout=_layout(can))
+        self._collection: Collection = route.target_store.collection("Locator", self.at)
         self._retry = retry
+        # Of those read last: where the rest of their keys lies.
+        self._more: dict[str, list[str]] = {}
 
     def create(self) -> None:
         self._retry(self._collection.create)
@@ -47,7 +57,20 @@ class Locator:
         found: list[list[Value]] = []
         for start in range(0, len(keys), _AT_ONCE):
             ids = [_id(side, key) for key in keys[start : start + _AT_ONCE]]
-            found += map(_keys_in, self._retry(self._collection.read, ids))
+            for id, block in zip(ids, self._retry(self._collection.read, ids), strict=True):
+                found.append([*self._rest(id, block), *_named(block, "keys")])
+        return found
+
+    def _rest(self, id: str, block: Block | None) -> list[Value]:
+        """The keys that lie in other blocks."""
+        more = [str(each) for each in _named(block, "more")]
+        self._more.pop(id, None)
+        if more:
+            self._more[id] = more
+        found: list[Value] = []
+        for start in range(0, len(more), _LONG_AT_ONCE):
+            for each in self._retry(self._collection.read, more[start : start + _LONG_AT_ONCE]):
+                found += _named(each, "keys")
         return found
 
     def put(self, sides: Mapping[str, Keys]) -> None:
@@ -56,18 +79,23 @@ class Locator:
         Raises as a write does: it may have been carried out in part.
         """
         blocks: list[Block] = []
-        gone: list[Address] = []
+        gone: list[str] = []
         for side, keys in sides.items():
             for key, others in keys.values():
-                if others:
-                    texts: list[Value] = [to_text(other) for other in others]
-                    blocks.append(Block(_id(side, key), {"": {"keys": texts}}))
-                else:
-                    gone.append(Address(_id(side, key)))
+                id = _id(side, key)
+                made = _blocks(id, others)
+                here = {block.id for block in made}
+                gone += [each for each in [id, *self._more.pop(id, ())] if each not in here]
+                long = [str(block.id) for block in made[:-1]]
+                for start in range(0, len(long), _LONG_AT_ONCE):
+                    self._collection.write(made[start : min(start + _LONG_AT_ONCE, len(long))])
+                if long:
+                    self._more[id] = long
+                blocks += made[-1:]
         for start in range(0, len(blocks), _AT_ONCE):
             self._collection.write(blocks[start : start + _AT_ONCE])
         for start in range(0, len(gone), _AT_ONCE):
-            self._collection.delete(gone[start : start + _AT_ONCE])
+            self._collection.delete([Address(id) for id in gone[start : start + _AT_ONCE]])
 
 
 def _layout(can: Capabilities) -> str | None:
@@ -80,13 +108,35 @@ def _layout(can: Capabilities) -> str | None:
 
 def _id(side: str, key: Value) -> str:
     """Keys have no bound of length, and are of any kind; what they lie under here is short text."""
-    return f"{side[0]}{hashlib.blake2b(encode(key), digest_size=20).hexdigest()}"
+    return f"{side[0]}{_digest(encode(key))}"
 
 
-def _keys_in(block: Block | None) -> list[Value]:
+def _digest(form: bytes) -> str:
+    return hashlib.blake2b(form, digest_size=20).hexdigest()
+
+
+def _blocks(id: str, keys: Sequence[Value]) -> list[Block]:
+    """The blocks that hold these keys, the last of them under the identifier; none for no key."""
+    pieces: list[list[Value]] = []
+    room = 0
+    for text in map(to_text, keys):
+        if len(text) > room or not pieces:
+            pieces.append([])
+            room = _LONGEST
+        pieces[-1].append(text)
+        room -= len(text)
+    if not pieces:
+        return []
+    rest = [Block(f"{id}-{_digest(encode(texts))}", {"": {"keys": texts}}) for texts in pieces[:-1]]
+    more: list[Value] = [to_text(block.id) for block in rest]
+    last: Record = {"keys": pieces[-1], "more": more} if more else {"keys": pieces[-1]}
+    return [*rest, Block(id, {"": last})]
+
+
+def _named(block: Block | None, name: str) -> list[Value]:
     if block is None:
         return []
-    texts = cast("list[str]", cast("Record", block.entries[""])["keys"])
+    texts = cast("list[str]", cast("Record", block.entries[""]).get(name, []))
     return [from_text(text, load) for text in texts]
 
 

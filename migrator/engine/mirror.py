@@ -29,6 +29,7 @@ from migrator.engine.occupied import clear
 from migrator.engine.points import reached
 from migrator.engine.reconcile import Done
 from migrator.engine.run import record_verified, refuse_filled, refuse_unequal
+from migrator.engine.spread import acquaint
 from migrator.engine.swap import Swap, SwapTerms, mend, swap
 from migrator.engine.throttle import Throttle
 from migrator.engine.verify import Verification, verify
@@ -84,6 +85,7 @@ class Mirror:
         self.lanes = [
             Lane(scene, route, self.live, request_life, self.throttle) for route in scene.routes
         ]
+        acquaint([lane.reconciler for lane in self.lanes])
         self._swapped: Swap | None = None
         self._verified: list[Verification] = []
         self._verifying: _Verifying | None = None
@@ -174,7 +176,7 @@ class Mirror:
             mend(self)  # an attempt whose end could not be written
         request = self._request = self.live.asked()
         if self.run.phase.rank >= Phase.DUAL_WRITE.rank and not self._ending():
-            self._mirror()
+            self.mirror()
         if self.run.phase is Phase.SHADOW_READ:
             self.held.turn(self.run, self.lanes)
         self.tell()
@@ -212,7 +214,8 @@ class Mirror:
             self._dropping = bool(self.scene.control.tasks(self.run.id, 0, "finish"))
         return self._dropping
 
-    def _mirror(self) -> None:
+    def mirror(self) -> None:
+        """One turn of each move: attach what is not, and act on touches."""
         busy = False
         for lane in self.lanes:
             lane.attach(self.run.primary)

@@ -75,6 +75,8 @@ class Reconciler:
     request_life: float
     total: Done = field(default_factory=Done)
     waits: str = ""  # for which store, and why
+    # Those of other moves that make blocks of the same source out of several of their targets.
+    beside: Sequence[Reconciler] = ()
     _wrote: dict[bytes, tuple[int, float]] = field(default_factory=dict)
     _found: list[Foreign] | None = None
     _at_once: bool = False
@@ -83,6 +85,8 @@ class Reconciler:
     _aside: set[str] | None = None
     # Of those, what a listing of the source has not met.
     _unmet: set[str] | None = None
+    # Of those in the ledger, what a re-scan has not refused again.
+    _unrefused: set[str] | None = None
     _refused: dict[str, dict[bytes, Value]] = field(default_factory=lambda: defaultdict(dict))
 
     def wrote(self, key: Value) -> bool:
@@ -134,7 +138,13 @@ class Reconciler:
         deleted = {encode(touch.key) for touch in touches if touch.deleted}
         if primary == "source":
             return self._settled(lambda: self._forward(keys, self._read(self.route.source, keys)))
-        return self._settled(lambda: self._backward(keys, deleted))
+        done = self._settled(lambda: self._backward(keys, deleted))
+        if not self._looks:
+            # A block that went and came again is there without what they put into it. Not only
+            # what was written just now: after a crash nobody knows what was written before.
+            for each in self.beside:
+                each.mirrored(primary, [Touch(key) for key in keys])
+        return done
 
     def mirrored(self, primary: str, touches: Sequence[Touch]) -> Done:
         """Reconcile keys of the mirror, whatever led to them."""
@@ -209,6 +219,19 @@ class Reconciler:
             self._leave(key)
         if gone:
             log.info("gone from the source, and from quarantine", keys=len(gone))
+
+    def list_target(self) -> None:
+        """A re-scan begins while the target is the primary."""
+        number = self.route.number
+        self._unrefused = {item.key for item in self.live.ledger() if item.move == number}
+
+    def listed_target(self) -> None:
+        """It has come to its end: what it did not refuse again is gone, from the ledger, too."""
+        gone, self._unrefused = self._unrefused, None
+        if gone:
+            self.live.strike(self.route.number, gone)
+            self._ledger = None if self._ledger is None else self._ledger - gone
+            log.info("gone from the target, and from the ledger", keys=len(gone))
 
     # ------------------------------------------------------------------ one batch
 
@@ -510,6 +533,8 @@ class Reconciler:
             return
         item = quarantined(self.route, key, path, reason, self.route.name(key))
         self.scene.retry(self.live.enter, item)
+        if self._unrefused is not None:
+            self._unrefused.discard(item.key)
         log.warning("can't be written back", key=item.shown, path=path, reason=reason)
 
 

@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 from migrator.engine.locator import Locator
 from migrator.engine.points import reached
 from migrator.engine.reconcile import Done, Reconciler
-from migrator.engine.work import Scene
-from migrator.errors import DoesNotFit, Refused
+from migrator.errors import DoesNotFit, Refused, Terminal
 from migrator.journal import OTHER, Touch
 from migrator.model.block import Address, Block, join
 from migrator.model.canonical import encode
@@ -25,26 +25,22 @@ from migrator.model.diff import same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.ports import Collection
-from migrator.route import Route, Unread
-from migrator.state import LiveState, quarantine_key
+from migrator.route import Unread
+from migrator.state import quarantine_key
 
-_UNFIT = (CorruptBlock, DoesNotFit, Refused)
-
-
-def reconciler(scene: Scene, route: Route, live: LiveState, request_life: float) -> Reconciler:
-    """What makes the mirror of a move equal."""
-    kind = Relocator if route.changes_key else Reconciler
-    return kind(scene, route, live, request_life)
+UNFIT = (CorruptBlock, DoesNotFit, Refused)
+# What the mirror must hold, by the key of the source that makes it, and by its own.
+Made: TypeAlias = dict[bytes, dict[bytes, Block]]
 
 
 @dataclass(frozen=True)
-class _Keys:
+class Keys:
     """Some keys, each once, by canonical form."""
 
     forms: dict[bytes, Value] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, *many: Iterable[Value]) -> _Keys:
+    def of(cls, *many: Iterable[Value]) -> Keys:
         return cls({encode(key): key for keys in many for key in keys})
 
     @property
@@ -53,7 +49,7 @@ class _Keys:
 
 
 @dataclass
-class _Led:
+class Led:
     """A key of the primary in a batch: its block, and the keys it leads to, and led to before.
 
     ``refused`` tells why it makes no block of the mirror, and at which path; ``damaged``, that it
@@ -62,8 +58,8 @@ class _Led:
 
     key: Value
     block: Block | None
-    before: _Keys
-    now: _Keys = field(default_factory=_Keys)
+    before: Keys
+    now: Keys = field(default_factory=Keys)
     refused: tuple[str, str] | None = None
     damaged: bool = False
 
@@ -77,18 +73,20 @@ class _Led:
 
 
 @dataclass
-class _Batch:
+class Batch:
     """All that is taken: keys of the primary, and those of the mirror with what led there."""
 
-    led: dict[bytes, _Led] = field(default_factory=dict)
-    mirror: dict[bytes, tuple[Value, _Keys]] = field(default_factory=dict)
+    led: dict[bytes, Led] = field(default_factory=dict)
+    mirror: dict[bytes, tuple[Value, Keys]] = field(default_factory=dict)
     # Which key of the primary makes a key of the mirror.
-    owners: dict[bytes, _Led] = field(default_factory=dict)
+    owners: dict[bytes, Led] = field(default_factory=dict)
     # Which lead, or led, to it; and which lead there now.
-    ever: dict[bytes, list[_Led]] = field(default_factory=lambda: defaultdict(list))
-    now: dict[bytes, list[_Led]] = field(default_factory=lambda: defaultdict(list))
+    ever: dict[bytes, list[Led]] = field(default_factory=lambda: defaultdict(list))
+    now: dict[bytes, list[Led]] = field(default_factory=lambda: defaultdict(list))
+    # Keys of the mirror that stay as they are, since what leads there can't be made.
+    unmade: set[bytes] = field(default_factory=set)
 
-    def add(self, each: _Led) -> None:
+    def add(self, each: Led) -> None:
         """Take a key of the primary."""
         self.led[encode(each.key)] = each
         for form in each.ever:
@@ -135,29 +133,19 @@ class Relocator(Reconciler):
         mirror: Sequence[Value] = (),
         deleted: Iterable[bytes] = (),
     ) -> Done:
-        made: dict[bytes, dict[bytes, Block]] = {}
-        batch = self._taken(primary, _Keys.of(keys), blocks, _Keys.of(mirror), made)
-        self._share_out(primary, batch)
-        side = self._side(OTHER[primary])
-        held = self._held(side, batch)
+        made: Made = {}
+        batch = self._taken(primary, Keys.of(keys), blocks, Keys.of(mirror), made)
+        held = self._held(self._side(OTHER[primary]), batch)
         done = Done()
-        fresh = set(deleted)
-
-        def wanted(form: bytes, owner: _Led) -> Block | None:
-            if primary == "source":
-                return made[encode(owner.key)][form]
-            key, _ = batch.mirror[form]
-            anew = any(encode(each.key) in fresh for each in batch.ever[form])
-            return self._returned(key, owner, None if anew else held[form])
-
-        want = self._wanted(batch, wanted)
+        want = self._want(primary, batch, made, held, set(deleted))
         if self._looks:
             self._compare(primary, batch, want, held, done)
             return Done()
         intended = self._intend(primary, batch)
         self._make(primary, batch, want, held, done)
-        self._clear(primary, batch, intended)
+        # Told first: of what the locator has forgotten nobody would tell after a crash.
         self._told(primary, batch, done)
+        self._clear(primary, batch, intended)
         return done
 
     def _side(self, side: str) -> Collection:
@@ -166,34 +154,34 @@ class Relocator(Reconciler):
     def _taken(
         self,
         primary: str,
-        keys: _Keys,
+        keys: Keys,
         blocks: Sequence[Block | None] | None,
-        mirror: _Keys,
-        made: dict[bytes, dict[bytes, Block]],
-    ) -> _Batch:
+        mirror: Keys,
+        made: Made,
+    ) -> Batch:
         """All keys that these have to do with, on both sides, and what the primary holds now."""
-        batch = _Batch()
+        batch = Batch()
         while keys.forms or mirror.forms:
             todo = keys.values
             read = self._all(self._side(primary), todo) if blocks is None else blocks
             blocks = None
             before = self.locator.of(primary, todo)
             for key, block, led in zip(todo, read, before, strict=True):
-                each = _Led(key, block, _Keys.of(led))
+                each = Led(key, block, Keys.of(led))
                 self._lead(primary, each, made)
                 batch.add(each)
                 mirror.forms.update(each.ever)
             new = {form: key for form, key in mirror.forms.items() if form not in batch.mirror}
             claimed = self.locator.of(OTHER[primary], list(new.values()))
-            keys, mirror = _Keys(), _Keys()
+            keys, mirror = Keys(), Keys()
             for (form, key), from_ in zip(new.items(), claimed, strict=True):
-                batch.mirror[form] = key, _Keys.of(from_)
+                batch.mirror[form] = key, Keys.of(from_)
                 keys.forms.update(batch.mirror[form][1].forms)
             for form in batch.led:
                 keys.forms.pop(form, None)
         return batch
 
-    def _lead(self, primary: str, each: _Led, made: dict[bytes, dict[bytes, Block]]) -> None:
+    def _lead(self, primary: str, each: Led, made: Made) -> None:
         """Find out where a block leads to."""
         if each.block is None:
             return
@@ -201,18 +189,18 @@ class Relocator(Reconciler):
             if primary == "source":
                 blocks = self._expected(each.block)
                 made[encode(each.key)] = {encode(block.id): block for block in blocks}
-                each.now = _Keys.of(block.id for block in blocks)
+                each.now = Keys.of(block.id for block in blocks)
             elif isinstance(each.block, Unread):
                 raise CorruptBlock(each.block.reason)
             else:
-                each.now = _Keys.of(self.route.sources(each.block))
-        except _UNFIT as error:
+                each.now = Keys.of(self.route.sources(each.block))
+        except UNFIT as error:
             each.refuse(error)
             each.damaged = isinstance(error, CorruptBlock)
             if primary == "target" or each.damaged:
                 each.now = each.before  # what it made stays as it is
 
-    def _share_out(self, primary: str, batch: _Batch) -> None:
+    def _share_out(self, primary: str, batch: Batch) -> None:
         """Give each key of the mirror to one key of the primary. Which of two gets it is always
         the same; the other makes no block until it has gone."""
         for _, each in sorted(batch.led.items()):
@@ -226,14 +214,14 @@ class Relocator(Reconciler):
                 shown = (self.route.source_name if primary == "source" else self.route.name)(other)
                 each.refuse(f"its key on the other side is that of {shown}", "(key)")
 
-    def _held(self, side: Collection, batch: _Batch) -> dict[bytes, Block | None]:
+    def _held(self, side: Collection, batch: Batch) -> dict[bytes, Block | None]:
         keys = [key for key, _ in batch.mirror.values()]
         return dict(zip(batch.mirror, self._all(side, keys), strict=True))
 
     def _all(self, side: Collection, keys: Sequence[Value]) -> list[Block | None]:
         return self._read(side, keys) if keys else []
 
-    def _returned(self, key: Value, owner: _Led, old: Block | None) -> Block:
+    def _returned(self, key: Value, owner: Led, old: Block | None) -> Block:
         """What the source must hold for a block of the target."""
         assert owner.block is not None
         before = None
@@ -243,22 +231,42 @@ class Relocator(Reconciler):
                     if encode(made.id) == encode(owner.key) and same_block(made, owner.block):
                         return old
                 before = join(old)
-            except _UNFIT:
+            except UNFIT:
                 pass  # it never reached the target, and is replaced
         back = self.route.returned(owner.block, before)
         if encode(back.id) != encode(key):
             raise DoesNotFit("it leads back to one key alone, and to another with it", key=key)
         return back
 
+    def _want(
+        self,
+        primary: str,
+        batch: Batch,
+        made: Made,
+        held: Mapping[bytes, Block | None],
+        fresh: set[bytes],
+    ) -> dict[bytes, Block | None]:
+        """What the mirror must hold; ``fresh`` was deleted, and inherits nothing."""
+        self._share_out(primary, batch)
+
+        def wanted(form: bytes, owner: Led) -> Block | None:
+            if primary == "source":
+                return made[encode(owner.key)][form]
+            key, _ = batch.mirror[form]
+            anew = any(encode(each.key) in fresh for each in batch.ever[form])
+            return self._returned(key, owner, None if anew else held[form])
+
+        return self._wanted(batch, wanted)
+
     def _wanted(
-        self, batch: _Batch, wanted: Callable[[bytes, _Led], Block | None]
+        self, batch: Batch, wanted: Callable[[bytes, Led], Block | None]
     ) -> dict[bytes, Block | None]:
         """What the mirror must hold, of keys that somebody makes."""
         want: dict[bytes, Block | None] = {}
         for form, owner in list(batch.owners.items()):
             try:
                 want[form] = wanted(form, owner)
-            except _UNFIT as error:
+            except UNFIT as error:
                 owner.refuse(error)
         return {form: new for form, new in want.items() if batch.owners[form].refused is None}
 
@@ -267,7 +275,7 @@ class Relocator(Reconciler):
     def _make(
         self,
         primary: str,
-        batch: _Batch,
+        batch: Batch,
         want: Mapping[bytes, Block | None],
         held: Mapping[bytes, Block | None],
         done: Done,
@@ -280,17 +288,21 @@ class Relocator(Reconciler):
         self._delete(side, gone, done)
         lost: list[Address] = []
         for block, error in self._write_all(side, writes):
-            owner = batch.owners[encode(block.id)]
-            owner.refuse(error)
-            lost += [Address(key) for key in owner.now.values]
+            lost += map(Address, self._unwritten(primary, batch, encode(block.id), error))
         if lost and primary == "source":
             # An older copy would pass for the block, and a rollback not tell it from a write.
             side.delete(lost)
 
+    def _unwritten(self, primary: str, batch: Batch, form: bytes, error: Terminal) -> list[Value]:
+        """Note that a write was refused; which keys its block would have had."""
+        owner = batch.owners[form]
+        owner.refuse(error)
+        return owner.now.values
+
     def _compare(
         self,
         primary: str,
-        batch: _Batch,
+        batch: Batch,
         want: Mapping[bytes, Block | None],
         held: Mapping[bytes, Block | None],
         done: Done,
@@ -316,7 +328,7 @@ class Relocator(Reconciler):
             self._differs(new, old, batch.sources(form))
         return writes, gone
 
-    def _staying(self, primary: str, batch: _Batch) -> set[bytes]:
+    def _staying(self, primary: str, batch: Batch) -> set[bytes]:
         """Keys that stay as they are: what can't be read, or can't go back, leaves the other side
         as it was, and what never went to the target stays on the source."""
         if primary == "source":
@@ -326,7 +338,7 @@ class Relocator(Reconciler):
         stay = {form for each in refused for form in each.ever}
         return stay | {f for f, (key, _) in batch.mirror.items() if quarantine_key(key) in aside}
 
-    def _told(self, primary: str, batch: _Batch, done: Done) -> None:
+    def _told(self, primary: str, batch: Batch, done: Done) -> None:
         """Say what did not go over, and what does again."""
         refused = {form: each for form, each in batch.led.items() if each.refused is not None}
         for each in refused.values():
@@ -344,29 +356,29 @@ class Relocator(Reconciler):
 
     # ------------------------------------------------------------------ the locator
 
-    def _intend(self, primary: str, batch: _Batch) -> dict[str, dict[bytes, _Keys]]:
+    def _intend(self, primary: str, batch: Batch) -> dict[str, dict[bytes, Keys]]:
         """Note where keys lead before the mirror is written; what the locator holds then."""
         there = {
             primary: {form: each.before for form, each in batch.led.items()},
             OTHER[primary]: {form: from_ for form, (_, from_) in batch.mirror.items()},
         }
         wider = {
-            primary: {form: _Keys(each.ever) for form, each in batch.led.items()},
+            primary: {form: Keys(each.ever) for form, each in batch.led.items()},
             OTHER[primary]: {
-                form: _Keys.of(from_.values, batch.sources(form))
+                form: Keys.of(from_.values, batch.sources(form))
                 for form, (_, from_) in batch.mirror.items()
             },
         }
         self._put(primary, batch, there, wider)
         return wider
 
-    def _clear(self, primary: str, batch: _Batch, there: dict[str, dict[bytes, _Keys]]) -> None:
+    def _clear(self, primary: str, batch: Batch, there: dict[str, dict[bytes, Keys]]) -> None:
         """Forget where keys led that lead there no longer. One that is refused is not forgotten:
         it may be made once another has gone."""
         now = {
             primary: {form: each.now for form, each in batch.led.items()},
             OTHER[primary]: {
-                form: _Keys.of(each.key for each in batch.now[form]) for form in batch.mirror
+                form: Keys.of(each.key for each in batch.now[form]) for form in batch.mirror
             },
         }
         self._put(primary, batch, there, now)
@@ -374,9 +386,9 @@ class Relocator(Reconciler):
     def _put(
         self,
         primary: str,
-        batch: _Batch,
-        there: dict[str, dict[bytes, _Keys]],
-        new: dict[str, dict[bytes, _Keys]],
+        batch: Batch,
+        there: dict[str, dict[bytes, Keys]],
+        new: dict[str, dict[bytes, Keys]],
     ) -> None:
         keys = {
             primary: {form: each.key for form, each in batch.led.items()},
@@ -394,4 +406,4 @@ class Relocator(Reconciler):
             self.locator.put(changed)
 
 
-__all__ = ["Relocator", "reconciler"]
+__all__ = ["UNFIT", "Batch", "Keys", "Led", "Made", "Relocator"]

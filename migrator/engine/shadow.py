@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import msgspec
 
@@ -86,11 +87,11 @@ class _Reader:
     observer: Observer
     times: list[float] = field(default_factory=list)
 
-    def read(self, key: Value) -> Block | None:
+    def read(self, keys: Sequence[Value]) -> list[Block | None]:
         began = time.perf_counter()
-        (block,) = self.observer.read([key])
+        blocks = self.observer.read(keys)
         self.times.append(time.perf_counter() - began)
-        return block
+        return blocks
 
     def latency(self) -> Latency:
         return latency_of(self.times)
@@ -103,6 +104,14 @@ def latency_of(took: Iterable[float]) -> Latency:
         return Latency(median=None, p99=None)
     last = times[math.ceil(0.99 * len(times)) - 1]
     return Latency(median=round(statistics.median(times), 6), p99=round(last, 6))
+
+
+# What the mirror holds under the keys that one of the primary leads to.
+Others: TypeAlias = Sequence[Block | None]
+# What the primary holds, and the mirror.
+Both: TypeAlias = tuple[Block | None, Others]
+# What the target must hold, and what it holds.
+Pair: TypeAlias = tuple[Block | None, Block | None]
 
 
 class _Unread(Exception):
@@ -158,12 +167,12 @@ class Shadow:
                 found.quarantined += 1
                 continue
             try:
-                first, other = self._read(key)
+                first, others = self._read(key)
             except _Unread as error:
                 found.errors += 1
                 self._tell(found, key, "error", [str(error)])
                 continue
-            if self._equal(first, other):
+            if self._equal(first, others):
                 found.equal += 1
                 found.absent += first is None
                 self._agree(key, first)
@@ -174,16 +183,16 @@ class Shadow:
         self._settled(found, doubtful)
         return found
 
-    def _read(self, key: Value) -> tuple[Block | None, Block | None]:
+    def _read(self, key: Value) -> Both:
         """Both sides, though one of them fails. Raises _Unread, for a failure on both as well."""
-        blocks: list[Block | None] = []
+        sides: list[list[Block | None]] = []
         errors: list[str] = []
         for reader in (self.primary, self.mirror):
             try:
+                keys = [key]
                 if self.route.changes_key and reader is self.mirror:
-                    blocks.append(self._read_what_is_led_to(blocks))
-                    continue
-                blocks.append(reader.read(key))
+                    keys = self._led_to(sides[0][0] if sides else None)
+                sides.append(reader.read(keys) if keys else [])
             except Interrupted:
                 raise
             except (MigratorError, CorruptBlock) as error:
@@ -191,21 +200,19 @@ class Shadow:
                 errors.append(f"{reader.where}: {why}")
         if errors:
             raise _Unread("; ".join(errors))
-        return blocks[0], blocks[1]
+        return sides[0][0], sides[1]
 
-    def _read_what_is_led_to(self, first: Sequence[Block | None]) -> Block | None:
-        """The mirror, where its key comes from what the primary holds; absent where that is, or
-        leads nowhere."""
-        if not first or first[0] is None:
-            return None
+    def _led_to(self, first: Block | None) -> list[Value]:
+        """The keys of the mirror, where they come from what the primary holds; none where that is
+        absent, or leads nowhere."""
+        if first is None:
+            return []
         try:
             if self.primary.side == "source":
-                key = self.route.expected(first[0])[0].id
-            else:
-                key = self.route.sources(first[0])[0]
+                return [new.id for new in self.route.expected(first)]
+            return self.route.sources(first)
         except (CorruptBlock, DoesNotFit, Refused):
-            return None
-        return self.mirror.read(key)
+            return []
 
     # ------------------------------------------------------------------ what differed at first
 
@@ -235,13 +242,13 @@ class Shadow:
         left: list[Value] = []
         for key, first in before:
             try:
-                other = self._read(key)[1]
+                others = self._read(key)[1]
                 last = self._read(key)[0]
             except _Unread as error:
                 found.errors += 1
                 self._tell(found, key, "error", [str(error)])
                 continue
-            if self._equal(first, other) or self._equal(last, other):
+            if self._equal(first, others) or self._equal(last, others):
                 found.lagging += 1
                 self._agree(key, last)
                 continue
@@ -251,14 +258,15 @@ class Shadow:
             if differed.get(form, 0) < _TWICE:
                 left.append(key)
                 continue
-            if (why := self._reasons(last, other)) is not None:
+            if (why := self._reasons(last, others)) is not None:
                 found.explained += 1
                 self._agree(key, last)
                 self._tell(found, key, "explained", why)
                 continue
             found.mismatch += 1
-            what = "missing" if other is None else "extra" if last is None else "differs"
-            self._tell(found, key, what, self._paths(last, other))
+            there = any(other is not None for other in others)
+            what = "differs" if there and last is not None else "extra" if there else "missing"
+            self._tell(found, key, what, self._paths(last, others))
         return left
 
     def _agree(self, key: Value, there: Block | None) -> None:
@@ -267,46 +275,66 @@ class Shadow:
 
     # ------------------------------------------------------------------ comparing
 
-    def _sides(self, first: Block | None, other: Block | None) -> tuple[Block | None, Block | None]:
+    def _sides(self, first: Block | None, others: Others) -> list[Pair]:
         """What the target must hold for what the source does, and what it holds.
 
-        Raises as ``Route.expected``.
+        ``others`` may have been read where the primary held something else. Raises as
+        ``Route.expected``.
         """
-        source, target = (first, other) if self.primary.side == "source" else (other, first)
-        made = [] if source is None else self.route.expected(source)
-        return (made[0] if made else None), target
+        route = self.route
+        source = first
+        if self.primary.side == "target":
+            source = others[0] if others else None
+        made = [] if source is None else route.expected(source)
+        if self.primary.side == "target":
+            if route.spreads:
+                made = [new for new in made if first is not None and equal(new.id, first.id)]
+            return [(made[0] if made else None, first)]
+        if not route.changes_key:
+            return [(made[0] if made else None, others[0])]
+        held = {encode(block.id): block for block in others if block is not None}
+        pairs: list[Pair] = [(new, held.pop(encode(new.id), None)) for new in made]
+        return pairs + [(None, block) for block in held.values()]
 
-    def _equal(self, first: Block | None, other: Block | None) -> bool:
+    def _equal(self, first: Block | None, others: Others) -> bool:
         try:
-            wanted, held = self._sides(first, other)
+            return all(self._are_equal(*pair) for pair in self._sides(first, others))
         except (CorruptBlock, DoesNotFit, Refused):
             return False
+
+    def _are_equal(self, wanted: Block | None, held: Block | None) -> bool:
         if wanted is None or held is None:
             return wanted is held
         return as_expected(wanted, held, self.route.ending)
 
-    def _reasons(self, first: Block | None, other: Block | None) -> list[str] | None:
+    def _reasons(self, first: Block | None, others: Others) -> list[str] | None:
         """Why the sides differ, place by place, where somebody has declared it for all."""
         if not self._explained:
             return None
+        paths: list[str] = []
         try:
-            wanted, held = self._sides(first, other)
-            if wanted is None or held is None or not equal(wanted.id, held.id):
-                return None
-            paths = [d.path for d in block_differences(wanted, held)]
+            for wanted, held in self._sides(first, others):
+                if wanted is None or held is None or not equal(wanted.id, held.id):
+                    return None
+                paths += [d.path for d in block_differences(wanted, held)]
         except (CorruptBlock, DoesNotFit, Refused):
             return None
         why = reasons(self._explained, self.route.cls, paths) if paths else None
         return why and [f"{path}: {text}" for path, text in zip(paths, why, strict=True)]
 
-    def _paths(self, first: Block | None, other: Block | None) -> list[str]:
+    def _paths(self, first: Block | None, others: Others) -> list[str]:
         try:
-            wanted, held = self._sides(first, other)
+            pairs = self._sides(first, others)
         except (CorruptBlock, DoesNotFit, Refused) as error:
             return [f"(whole): {getattr(error, 'what', error)}"]
-        if wanted is None or held is None:
-            return []
-        return paths_between(self.route, wanted, held)
+        paths: list[str] = []
+        for wanted, held in pairs:
+            if wanted is not None and held is not None:
+                paths += paths_between(self.route, wanted, held)
+            elif self.route.spreads and (alone := wanted or held) is not None:
+                what = "missing" if held is None else "extra"
+                paths.append(f"(whole): {self.route.name(alone.id)} is {what}")
+        return paths
 
     def _tell(self, found: Shadowed, key: Value, what: str, paths: list[str]) -> None:
         if len(found.told) < MOST_TOLD:

@@ -176,6 +176,22 @@ def _refuse_unlike(mirror: Mirror, to: str, terms: SwapTerms) -> None:
         raise Waiting("a re-scan is not done", hint=f"watch it: migrator status {revision}")
 
 
+def _wait_for_wholes(mirror: Mirror, to: str, terms: SwapTerms) -> None:
+    """Parts may be written back a moment before the whole is there that they belong to, which
+    another move brings."""
+    if to == "target" or not any(lane.route.spreads for lane in mirror.lanes):
+        return
+    until = time.monotonic() + terms.bound
+    while time.monotonic() < until:
+        try:
+            _refuse_unlike(mirror, to, terms)
+        except Waiting:
+            mirror.scene.check()
+            mirror.mirror()
+        else:
+            return
+
+
 def _left_out(mirror: Mirror) -> set[str]:
     """The keys that the cut-over left out by name: they lie where a rollback goes back to.
 
@@ -195,6 +211,7 @@ class _Armed(SwapTerms, frozen=True, kw_only=True):
 
 def _gates(mirror: Mirror, to: str, terms: SwapTerms) -> None:
     """All that can be known before writes are stopped."""
+    _wait_for_wholes(mirror, to, terms)
     _refuse_unlike(mirror, to, terms)
     _shadowed(mirror, terms)
     for lane in mirror.lanes:

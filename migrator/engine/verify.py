@@ -304,16 +304,23 @@ def _again(walk: _Pass, ids: list[Value]) -> list[Pair]:
     moving: list[Pair] = []
     for _ in range(RECHECKS if walk.scene.settle else 1):
         before = {encode(source.id): source for source, _, _ in moving}
-        moving = []
         if walk.scene.settle:
             walk.scene.settle()
         read = [b for b in read_each(walk.source, ids, walk.scene.retry) if b is not None]
-        for source, new, old in _pairs(walk, read):
-            last = before.get(encode(source.id))
-            still = last is not None and same_block(last, source)
-            same = old is not None and as_expected(new, old, walk.route.ending)
-            (found if same or still else moving).append((source, new, old))
-        ids = [source.id for source, _, _ in moving]
+        pairs = _pairs(walk, read)
+        # A block is decided as a whole, with all that are made of it.
+        unlike = {
+            encode(s.id): s
+            for s, new, old in pairs
+            if old is None or not as_expected(new, old, walk.route.ending)
+        }
+        undecided = {
+            form for form, source in unlike.items()
+            if (last := before.get(form)) is None or not same_block(last, source)
+        }  # fmt: skip
+        moving = [pair for pair in pairs if encode(pair[0].id) in undecided]
+        found += [pair for pair in pairs if encode(pair[0].id) not in undecided]
+        ids = [unlike[form].id for form in undecided]
         if not ids:
             break
     return found + moving

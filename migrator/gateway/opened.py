@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,8 @@ from migrator.model.block import Aggregate, Block, cut, join
 from migrator.model.canonical import equal
 from migrator.model.diff import differences
 from migrator.model.epoch import from_text, overtakes
+from migrator.model.evolution import SplitOut
+from migrator.model.move import Move
 from migrator.model.phase import Phase
 from migrator.model.rules import CorruptBlock, Representation
 from migrator.model.value import Value
@@ -375,5 +378,23 @@ class Opened:
         runs = [r for r in self.control.runs(revision) if r.phase is not Phase.ABORTED]
         if not runs:
             return route
+        if runs[-1].live and self._shape == "source" and _is_spread(move, moves):
+            raise Refused(
+                f"revision {revision} spreads {move.source_cls} over others, and no gateway "
+                "puts them together again",
+                where=self.cls,
+                hint="let the application write by its own driver, and tell it at the swap: --hook",
+            )
         made = decode_plan(runs[-1].plan.encode(), f"run {runs[-1].id}")
         return as_planned(route, made.moves[number].tables)
+
+
+def _is_spread(move: Move, moves: Sequence[Move]) -> bool:
+    """Whether another move spreads the blocks that this one takes from its source."""
+    return any(
+        each is not move
+        and each.source_cls == move.source_cls
+        and str(each.source) == str(move.source)
+        and any(isinstance(step, SplitOut) for step in each.evolve)
+        for each in moves
+    )

@@ -7,7 +7,7 @@ The mapping of keys is in this one place: mirror, backfill, verification and rol
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -122,12 +122,18 @@ class Translation:
             return _back(self._divided[0], new, old, kept)
 
     def returned(
-        self, id: Value, news: Sequence[Aggregate], old: Aggregate | None
+        self,
+        id: Value,
+        news: Sequence[Aggregate],
+        old: Aggregate | None,
+        fresh: Collection[bytes] = (),
     ) -> Aggregate | None:
         """Where a move spreads: the source aggregate whose parts are exactly ``news``.
 
-        ``id`` is its key and ``old`` what the old side holds. None where nothing is left of it.
-        Raises DoesNotFit, naming the block of the source.
+        ``id`` is its key and ``old`` what the old side holds. Parts whose keys are ``fresh``, by
+        canonical form, were deleted and made anew: they inherit nothing, and neither does a whole
+        that lives by its parts where nothing else is left of it. None where nothing is left at
+        all. Raises DoesNotFit, naming the block of the source.
         """
         before, _, after = self._divided
         with self._named(id, self.move.source_cls):
@@ -144,11 +150,14 @@ class Translation:
             if not news and lives_by_parts:
                 return None
             by_key = {encode(part.id): part for part in held}
-            parts = []
+            parts, lives_on = [], not fresh
             for new in news:
                 at = _back(after, new, None)
-                there = by_key.get(encode(at.id))
+                there = None if encode(new.id) in fresh else by_key.get(encode(at.id))
+                lives_on = lives_on or there is not None
                 parts.append(at if there is None or not after else _back(after, new, there))
+            if lives_by_parts and not lives_on:
+                old = shapes = None
             whole = self._lens.together(id, parts, None if shapes is None else shapes[-1])
             return _back(before, whole, old)
 

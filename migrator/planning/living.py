@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from migrator.errors import Terminal
-from migrator.journal import Fenced, Followed, Journal
+from migrator.journal import Bracketed, Fenced, Followed, Journal
 from migrator.model.plan import Finding, MovePlan, Plan, Severity
 from migrator.planning.file import sealed
 from migrator.ports import Collection, Stamped
-from migrator.route import Route
+from migrator.route import Route, beside
 
 _NAME = "migrator_look"
 
@@ -19,6 +19,7 @@ _NAME = "migrator_look"
 def live(made: Plan, routes: Sequence[Route]) -> Plan:
     """The same plan, to be carried out while the applications go on writing."""
     findings = [finding for route in routes for finding in _findings(route, made)]
+    findings += _crossing(routes)
     feeds = [journal.describe() for route in routes if (journal := _journal(route.source))]
     return sealed(
         msgspec.structs.replace(
@@ -31,10 +32,15 @@ def _findings(route: Route, made: Plan) -> Iterator[Finding]:
     def tell(severity: Severity, code: str, text: str) -> Finding:
         return Finding(severity=severity, code=code, text=text, cls=route.cls)
 
-    if route.gathers or route.spreads:
-        yield tell("error", "E131", "it regroups aggregates: such a move is carried out at rest")
+    if route.gathers:
+        yield tell(
+            "error", "E131",
+            "it puts blocks of the source together: such a move is carried out at rest",
+        )  # fmt: skip
     elif route.changes_key:
         yield tell("note", "N136", _keys_change(route))
+    if route.spreads:
+        yield from (tell("error", "E131", text) for text in _unheard(route))
     if route.move.archive is not None:
         yield tell("error", "E132", "a move with an archive is carried out at rest")
     if not (planned := made.moves[route.number]).fresh:
@@ -55,6 +61,25 @@ def _findings(route: Route, made: Plan) -> Iterator[Finding]:
             )  # fmt: skip
 
 
+def _crossing(routes: Sequence[Route]) -> Iterator[Finding]:
+    """Moves that would write each other's blocks on the way back."""
+    for route in routes:
+        regrouping = route.translation.regrouping
+        others = [each for each in routes if each is not route and beside(route, each)]
+        if not others or regrouping is None or not route.spreads:
+            continue
+        text = ""
+        if regrouping.back is None:
+            text = "its source lives by its parts alone, and another move has the same source"
+        elif any(each.changes_key and not each.spreads for each in others):
+            text = "another move of the same source changes its keys"
+        if text:
+            yield Finding(
+                severity="error", code="E131", cls=route.cls,
+                text=f"{text}: such moves are carried out at rest",
+            )  # fmt: skip
+
+
 def _occupied(route: Route, planned: MovePlan) -> Finding:
     """What becomes of the blocks that lie in the target. Nobody knows whose they are, nor what the
     source holds when the move begins: so a person has to agree, also where all are equal now."""
@@ -68,9 +93,18 @@ def _occupied(route: Route, planned: MovePlan) -> Finding:
     )  # fmt: skip
 
 
+def _unheard(route: Route) -> Iterator[str]:
+    for side in (route.source, route.target):
+        if isinstance(side, Bracketed):
+            yield (
+                f"{side.at}: only what gateways write there is followed, and none follows a move "
+                "that spreads a block over several: such a move is carried out at rest"
+            )
+
+
 def _keys_change(route: Route) -> str:
     noted = f"its keys change: a locator beside {route.move.target} notes which go together"
-    if route.translation.key_alone:
+    if route.spreads or route.translation.key_alone:
         return noted
     return (
         f"{noted}; they follow what aggregates hold, so a gateway answers calls by the keys of one "

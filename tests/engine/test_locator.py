@@ -43,6 +43,18 @@ def test_keys_of_either_side_are_found_from_the_other(case: ContractCase, tmp_pa
 
         assert locator.of("source", ["1", 1]) == [[], [1, "1"]]
         assert locator.of("target", ["1"]) == [[7]]
+
+        # More than a block of any store may hold; with one more, and with few again.
+        collection = store.collection("Locator", locator.at)
+        before = collection.count()
+        many: list[Value] = [f"{n:05}" + "k" * 995 for n in range(200)]
+        for keys in (many, [*many, "more"], many[1:3]):
+            locator.of("source", ["2"])
+            locator.put({"source": {encode("2"): ("2", keys)}})
+            assert locator.of("source", ["2"]) == [keys]
+        locator.put({"source": {encode("2"): ("2", [])}})
+        assert locator.of("source", ["2"]) == [[]]
+        assert collection.count() == before
     finally:
         locator.drop()
         locator.drop()

@@ -33,7 +33,7 @@ from migrator.model.move import At, Move
 from migrator.model.phase import Phase
 from migrator.model.value import Value
 from migrator.ports import Store
-from migrator.route import open_route
+from migrator.route import Route, open_route
 from migrator.state import Control, LiveState, Run
 from migrator.state.tables import metadata
 from migrator.stores.sqlite import CAPABILITIES
@@ -414,6 +414,7 @@ class Schedule:
 
     page = 2  # blocks in one
     accepts: Sequence[str] = ()  # keys that may be left out, by name
+    beside: Sequence[Route] = ()  # further moves
     why = ""  # what was asked for last was not done
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, *, in_memory: bool = False) -> None:
@@ -485,12 +486,12 @@ class Schedule:
         if world.chances.clocks:
             world.boot = 1000.0 * (self._processes % 2)  # each on a host of its own
         world._land()
-        plan = SimpleNamespace(
-            moves=[SimpleNamespace(page=self.page, ranges=2, read=0, fresh=True)], revision="0001"
-        )
+        routes = [self._route, *self.beside]
+        planned = SimpleNamespace(page=self.page, ranges=2, read=0, fresh=True)
+        plan = SimpleNamespace(moves=[planned] * len(routes), revision="0001")
         stop = cast("Any", _Stop(world, self.clock))
         scene = Scene(
-            self._plain.run(self._run), cast("Any", plan), [self._route], self._control,
+            self._plain.run(self._run), cast("Any", plan), routes, self._control,
             cast("Any", self._lease), 1,
             retry=retry.Retry(stop=stop), stop=stop,
         )  # fmt: skip

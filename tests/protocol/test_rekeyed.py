@@ -11,11 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.engine.locator import Locator
-from migrator.engine.relocate import Relocator
 from migrator.model.phase import Phase
 from tests.protocol.bracketed import BracketedServer, bracketed
 from tests.protocol.lives import chances, short_life
+from tests.protocol.locating import alone, noted_late, unknown
 from tests.protocol.rekeyed import KEYS, RekeyedSchedule, RekeyedWorld, filled, level, whole_life
 from tests.protocol.schedule import Chances, equal, mirrored, reach
 
@@ -318,32 +317,6 @@ def test_a_block_on_its_way_is_not_taken_for_a_foreign_write(monkeypatch: Patch)
 # ---------------------------------------------------------------------- what each step is for
 
 
-def _unknown(patch: Patch) -> None:
-    """Where keys led to before is not known."""
-    patch.setattr(Locator, "of", lambda self, side, keys: [[] for _ in keys])
-
-
-def _noted_late(patch: Patch) -> None:
-    """The locator is written behind the mirror."""
-    intend, clear = Relocator._intend, Relocator._clear
-    patch.setattr(Relocator, "_intend", lambda self, primary, batch: {})
-    patch.setattr(
-        Relocator,
-        "_clear",
-        lambda self, primary, batch, _: clear(self, primary, batch, intend(self, primary, batch)),
-    )
-
-
-def _alone(patch: Patch) -> None:
-    """What else leads to a key of the mirror is not looked for."""
-    of = Locator.of
-    patch.setattr(
-        Locator,
-        "of",
-        lambda self, side, keys: of(self, side, keys) if side == "source" else [[] for _ in keys],
-    )
-
-
 def _left(schedule: RekeyedSchedule, world: RekeyedWorld) -> None:
     world.put("0", to="13")
 
@@ -366,7 +339,7 @@ def _came_and_went(schedule: RekeyedSchedule, world: RekeyedWorld) -> None:
 
 @pytest.mark.parametrize(
     ("plant", "happens"),
-    [(_unknown, _left), (_noted_late, _left_again), (_alone, _came_and_went)],
+    [(unknown, _left), (noted_late, _left_again), (alone, _came_and_went)],
 )
 def test_a_step_left_out_loses_a_write_or_takes_ours_for_somebody_elses(
     plant: Callable[[Patch], None], happens: Callable[[RekeyedSchedule, RekeyedWorld], None]

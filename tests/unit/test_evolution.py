@@ -122,6 +122,8 @@ CASES = [
     Case(Unnest("a", {"a": "a"}), some(a=some(a=SMALL, b=ATOMS)), some(a=SMALL)),
     Case(Drop("a"), some(a=SMALL, b=ATOMS), some(b=ATOMS)),
     Case(Drop("n.a", archive=True), some(n=some(a=SMALL, b=ATOMS)), some(n=some(b=ATOMS))),
+    Case(Drop("a", default=[]), some(a=SMALL, b=ATOMS), some(b=ATOMS)),
+    Case(Drop("a[*].b", default=1), inside(some(b=ATOMS, c=ATOMS)), inside(some(c=ATOMS))),
     Case(Drop("a[*].b"), inside(some(b=ATOMS, c=ATOMS)), inside(some(c=ATOMS))),
     Case(AddDefault("a", 1), some(a=ATOMS, b=ATOMS), every(a=ATOMS)),
     Case(AddDefault("a", 1, keep=True), some(a=ATOMS, b=ATOMS), every(a=ATOMS)),
@@ -446,6 +448,7 @@ def test_a_value_that_does_not_fit_is_named_by_key_and_path(
         (lambda: Rename("", "b"), "empty"),
         (lambda: Rename("a[0].b", "c"), "one element"),
         (lambda: Drop("a.**"), r"\*\*"),
+        (lambda: Drop("a", archive=True, default=1), "not both"),
         (lambda: MoveField("a[*].b", "c"), "agree"),
         (lambda: MoveField("a", "a"), "already"),
         (lambda: Nest("n", {}), "no field"),
@@ -471,7 +474,15 @@ def test_a_dropped_field_is_kept_aside_by_path() -> None:
     assert Drop("y", archive=True).residue(old) is None
 
 
-DROPS = [case for case in CASES if isinstance(case.evolution, Drop)]
+def test_what_is_born_later_comes_back_with_the_default() -> None:
+    drop = Drop("r[*].s", default=[1])
+    new = Aggregate(1, {"r": [{}, {}, {}]})
+    old = Aggregate(1, {"r": [{"s": 2}, {}]})
+    assert drop.backward(new, old).value == {"r": [{"s": 2}, {}, {"s": [1]}]}
+    assert drop.backward(new, None).value == {"r": [{"s": [1]}] * 3}
+
+
+DROPS = [case for case in CASES if isinstance(case.evolution, Drop) and "ABSENT" in repr(case)]
 
 
 @pytest.mark.parametrize("case", DROPS, ids=lambda case: case.evolution.path)

@@ -492,3 +492,27 @@ def test_shards_are_even() -> None:
     for n in range(8000):
         counts[shard.of(f"Game:{n}", {})] += 1  # type: ignore[index]
     assert min(counts) > 900
+
+
+def test_a_part_that_was_made_anew_inherits_nothing() -> None:
+    split = translation("Round", SplitOut("rounds", back="game", keep="id"), Drop("x"), of="Game")
+    rounds: list[Value] = [{"id": "a", "n": 1, "x": 5}, {"id": "b", "n": 1, "x": 6}]
+    old = Aggregate("g", {"title": "t", "rounds": rounds})
+    news = [Aggregate(id, {"n": 2, "game": Ref("Game", "g")}) for id in ("a", "b")]
+    found = split.returned("g", news, old, {encode("a")})
+    assert found is not None
+    assert found.value == {
+        "title": "t", "rounds": [{"id": "a", "n": 2}, {"id": "b", "n": 2, "x": 6}]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("fresh", ["", "a", "ab"])
+def test_a_whole_inherits_as_long_as_one_of_its_parts_lives(fresh: str) -> None:
+    split = translation(
+        "Reading", Drop("note"), SplitOut("readings", by={"day": "day"}, keep="id"), of="Day"
+    )
+    old = Aggregate("d", {"day": "d", "note": "n", "readings": [{"id": "a"}, {"id": "b"}]})
+    news = [Aggregate(id, {"day": "d"}) for id in ("a", "b")]
+    found = split.returned("d", news, old, set(map(encode, fresh)))
+    assert found is not None
+    assert ("note" in found.value) == (fresh != "ab")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
 from migrator.errors import DoesNotFit, Refused
@@ -253,14 +253,19 @@ class Drop(Evolution):
 
     The old side keeps it until ``finish``; with ``archive`` it is also kept aside, as a residue
     in the archive of the move. A field of that name that is written after the cut-over raises
-    DoesNotFit on the way back.
+    DoesNotFit on the way back. With ``default`` a record that is born after the cut-over comes
+    back with that: for an old side that must bear the field, as tables must a list.
     """
 
     path: str
     archive: bool = False
+    _: KW_ONLY
+    default: Value = ABSENT
 
     def __post_init__(self) -> None:
         _ = self._place
+        if self.archive and self.default is not ABSENT:
+            raise Refused(f"Drop({self.path!r}): say archive or default, not both")
 
     @cached_property
     def _place(self) -> tuple[Pattern, str]:
@@ -276,7 +281,8 @@ class Drop(Evolution):
         return Laws(remark=remark)
 
     def describe(self) -> str:
-        return f"drop {self.path}" + (" (archived)" if self.archive else "")
+        told = "" if self.default is ABSENT else f", {show(self.default)} for what is born later"
+        return f"drop {self.path}" + (" (archived)" if self.archive else "") + told
 
     @property
     def archives(self) -> bool:
@@ -321,7 +327,11 @@ class Drop(Evolution):
         def act(record: Record, old: Record | None, path: str) -> Record:
             if name in record:
                 raise misfit(child(path, name), "was dropped from this shape, yet it is there")
-            return {**record, name: old[name]} if old is not None and name in old else record
+            if old is None:
+                if self.default is ABSENT:
+                    return record
+                return {**record, name: deepcopy(self.default)}
+            return {**record, name: old[name]} if name in old else record
 
         return change_records(new, old, above, act)
 

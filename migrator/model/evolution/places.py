@@ -15,6 +15,12 @@ from migrator.model.value import Record, Value, kind_of
 class Absent:
     """The mark for "there is nothing", which null is not."""
 
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+    def __reduce__(self) -> str:
+        return "ABSENT"  # there is one of it, also in another process
+
 
 ABSENT = Absent()
 Names: TypeAlias = tuple[str, ...]
