@@ -138,7 +138,8 @@ class Shadow:
         explained: Sequence[Explained] = (),
     ) -> None:
         self.route = route
-        self.aside = aside
+        # They are the source's, and where keys change the target has the same ones for others.
+        self.aside = frozenset() if route.changes_key and primary == "target" else aside
         self.agreed: list[Value] = []
         self.found: Shadowed | None = None
         self._explained = explained

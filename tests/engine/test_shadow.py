@@ -176,6 +176,23 @@ def test_keys_in_quarantine_are_not_compared(sides: Sides) -> None:
     assert counts(found) == {"keys": GAMES, "equal": GAMES - 1, "quarantined": 1}
 
 
+def test_a_key_in_quarantine_is_that_of_the_source_where_keys_change(tmp_path: Path) -> None:
+    config = make_project(tmp_path)
+    script = tmp_path / "migrations" / "0001_rounds.py"
+    text = script.read_text().replace("import At, Move", "import At, ChangeId, Move")
+    script.write_text(text.replace("oversize=", 'evolve=[ChangeId("to", stays="id")], oversize='))
+    with commands.Project(config, "test") as project:
+        (route,) = project.routes("0001")
+        route.source.create()
+        route.target.create()
+        old = cut(Aggregate("1", {"id": "1", "to": "2"}), route.translation.source)
+        route.source.write([old])
+        route.target.write(route.expected(old))
+        aside = frozenset({quarantine_key("2")})
+        found = Shadow(route, "target", lambda: None, aside=aside).look_at(["2"])
+    assert counts(found) == {"keys": 1, "equal": 1}
+
+
 def test_it_can_be_stopped(sides: Sides) -> None:
     def check() -> None:
         raise Interrupted("stopped")
