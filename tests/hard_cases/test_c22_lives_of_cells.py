@@ -209,3 +209,26 @@ def test_write_times_are_carried_where_both_sides_name_a_field(
         execute(f"UPDATE {names[1]} SET b = 'stays' WHERE id = 'k1'")
         (found,) = commands.verify_run(project, "0001")
     assert [path.partition(":")[0] for path in found.told[0].paths] == ["at.b"]
+
+
+def test_they_come_back_with_what_was_written_since(cassandra_bench: CassandraBench) -> None:
+    execute, names = cassandra_bench.plain.execute, [kit.fresh("c22") for _ in range(2)]
+    fill(execute, names[0])
+    execute(f'ALTER TABLE {names[0]} ADD "_migrator" text')
+    options = ", deadlines='ends', write_times='at'"
+    shop = cassandra_bench.shop((table(names[0], options), table(names[1], options)))
+    with shop.open() as project:
+        commands.apply(project, commands.plan(project, "0001"))
+        execute(f"UPDATE {names[1]} USING TTL {3 * DAY} SET b = 'new' WHERE id = 'k0'")
+        execute(f"UPDATE {names[1]} SET b = 'new' WHERE id = 'k1'")
+        execute(f"DELETE b FROM {names[1]} WHERE id = 'k2'")
+        execute(f"DELETE FROM {names[1]} WHERE id = 'k3'")
+        execute(f"INSERT INTO {names[1]} (id, a, b) VALUES ('k9', 'goes', 'new')")
+        (verified,) = commands.rollback(project, "0001", carry_back=True).verified
+    assert (verified.clean, verified.equal) == (True, 4)
+    asked = "SELECT id, a, b, writetime(a), writetime(b) FROM"
+    held = [sorted(map(str, execute(f"{asked} {name}"))) for name in names]
+    assert held[0] == held[1]
+    assert ends(execute, names[0]) == {
+        "k0": [None, 72], "k1": [24, None], "k2": [24, None], "k9": [None, None],
+    }  # fmt: skip
