@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,8 @@ from migrator import At, commands, item, item_collection
 from migrator.errors import Refused, Terminal, Transient
 from migrator.exchange import Exchanging, TooMuch
 from migrator.gateway import Conflict
-from migrator.model.block import Patch
+from migrator.model.block import Block, Patch
+from migrator.model.rules import Entries
 from migrator.ports import Collection
 from migrator.stores.dynamodb import transacting
 from migrator.stores.dynamodb.table import Table
@@ -30,6 +32,7 @@ from tests.stores.test_dynamodb import (
     ROUNDS,
     Make,
     Stopped,
+    cut_for,
     fresh,
     game,
     held,
@@ -56,6 +59,26 @@ def games(make: Make) -> Collection:
 
 def exchange(collection: Collection, *what: Any) -> bool:
     return cast("Exchanging", collection).exchange(*what)
+
+
+def one_item(make: Make) -> tuple[Collection, Block]:
+    """A game that lies in one item, a field an attribute."""
+    collection = make("Game", ["/Game/*/*"], item("id"))
+    block = game(collection, "a", 1)
+    collection.write([block])
+    return collection, block
+
+
+def during_update(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something once, between what an exchange reads of an item and what it writes."""
+    update = Table.update
+
+    def late(self: Table, *what: Any, **more: Any) -> bool:
+        patch.setattr(Table, "update", update)
+        assert act() is not False
+        return update(self, *what, **more)
+
+    patch.setattr(Table, "update", late)
 
 
 def entries(collection: Collection) -> object:
@@ -86,22 +109,64 @@ def test_updates_of_disjoint_entries_collide(
     assert entries(games) == block.entries | {"rounds[1]": {"n": 11}}
 
 
-def test_what_is_written_to_an_item_in_between_is_not_overwritten(
+@pytest.mark.parametrize(
+    ("theirs", "mine"), [({"first": "bob"}, {"more": 1}), ({"more": 1}, {"first": "bob"})]
+)
+def test_what_is_exchanged_of_an_item_in_between_is_not_overwritten(
+    make: Make, monkeypatch: pytest.MonkeyPatch, theirs: Entries, mine: Entries
+) -> None:
+    collection, block = one_item(make)
+    during_update(monkeypatch, lambda: exchange(collection, "a", block, Patch("a", theirs)))
+    assert not exchange(collection, "a", block, Patch("a", mine))
+    assert entries(collection) == block.entries | theirs
+    # Nor is what lies in the place of what was exchanged more than once.
+    (now,) = collection.read(["a"])
+    assert now is not None
+    during_update(monkeypatch, lambda: exchange(collection, "a", now, Patch("a", {"third": 3})))
+    assert not exchange(collection, "a", now, Patch("a", {"second": "eve"}))
+    assert exchange(collection, "a", held(collection, "a"), Patch("a", {}, ("third",)))
+    assert entries(collection) == now.entries
+
+
+def test_an_attribute_that_somebody_adds_in_between_is_kept(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    collection, block = one_item(make)
+    added = replace(block, entries=block.entries | {"more": 1})
+    during_update(monkeypatch, lambda: collection.write([added]))
+    exchange(collection, "a", block, Patch("a", {"first": "bob"}))
+    assert entries(collection) == added.entries | {"first": "bob"}
+
+
+def test_an_attribute_that_an_exchange_adds_is_not_put_over_another(
+    games: Collection, plain: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = game(games, "a", 2)
+    games.write([block])
+    (entry,) = (x for x in items(plain, games) if x["sk"]["S"] == "rounds[1]")
+    theirs = {**entry, "note": {"S": "theirs"}}
+    in_between(monkeypatch, lambda: plain.put_item(TableName=games.at.collection, Item=theirs))
+    mine = Patch("a", {"rounds[1]": {"n": 1, "note": "mine"}})
+    assert not exchange(games, "a", block, mine)
+    assert theirs in items(plain, games)
+
+
+def test_a_block_of_more_attributes_than_a_condition_takes_is_refused(make: Make) -> None:
     collection = make("Game", ["/Game/*/*"], item("id"))
-    block = game(collection, "a", 1)
+    block = cut_for(collection, "a", {"id": "a"} | {f"f{i}": i for i in range(147)})
     collection.write([block])
-    put_if = Table.put_if
-
-    def late(self: Table, *what: Any, **more: Any) -> bool:
-        monkeypatch.setattr(Table, "put_if", put_if)
-        assert exchange(collection, "a", block, Patch("a", {"first": "bob"}))
-        return put_if(self, *what, **more)
-
-    monkeypatch.setattr(Table, "put_if", late)
-    assert not exchange(collection, "a", block, Patch("a", {"more": 1}))
-    assert entries(collection) == block.entries | {"first": "bob"}
+    more = Patch("a", {"new": 1})
+    assert exchange(collection, "a", block, more)
+    larger = held(collection, "a")
+    with pytest.raises(TooMuch, match="151 attributes to compare; a condition has at most 150"):
+        exchange(collection, "a", larger, Patch("a", {"newer": 1}))
+    assert entries(collection) == block.entries | more.set
+    # Without a condition on the others it goes, up to what one update takes.
+    many = {f"g{i}": i for i in range(249)}
+    collection.patch([Patch("a", many)])
+    assert entries(collection) == block.entries | more.set | many
+    with pytest.raises(TooMuch, match="attributes to compare"):
+        collection.patch([Patch("a", {f"h{i}": i for i in range(251)})])
 
 
 def test_changes_of_the_remainder_alone_collide(

@@ -17,10 +17,11 @@ from migrator.ports import Held, Json, Observer, Page, Rates, Statistics, Units
 from migrator.stores.dynamodb import facts, findings, keys, sizes
 from migrator.stores.dynamodb.capacity import Meter, read_units
 from migrator.stores.dynamodb.codec import Item, Unreadable
+from migrator.stores.dynamodb.expressions import unchanged
 from migrator.stores.dynamodb.item import ItemShape
 from migrator.stores.dynamodb.live import Keys, Live, item_keys
 from migrator.stores.dynamodb.options import GATHERED, REST, SIDE, Options
-from migrator.stores.dynamodb.patching import Patcher, unchanged
+from migrator.stores.dynamodb.patching import Patcher
 from migrator.stores.dynamodb.ranges import after, segments, unreadable
 from migrator.stores.dynamodb.table import Table, Write, put, remove
 from migrator.stores.dynamodb.wire import Wire
@@ -179,27 +180,24 @@ class ItemCollection(Live):
         """The block of an item. Raises DamagedBlock."""
         return self._decoded(id, item)
 
-    def removal(self, item: Item) -> dict[str, Any]:
-        """The action that removes an item which still is what was read."""
+    def removal(self, id: Value, item: Item) -> dict[str, Any]:
+        """The action that removes an item which still is what was read. Raises TooMuch."""
         at = {"TableName": self._table.name, "Key": self._table.key(item)}
-        return {"Delete": at | unchanged(item, {})}
+        return {"Delete": at | self._unchanged(id, item)}
 
     def creation(self, block: Block) -> dict[str, Any]:
         """The action that puts the item of a block where there is none. Raises DoesNotFit."""
         _, raw = self._shape.encode(block)
-        return {"Put": {"TableName": self._table.name, "Item": msgspec.Raw(raw)} | self._absent()}
+        made = {"TableName": self._table.name, "Item": msgspec.Raw(raw)}
+        return {"Put": made | self._unchanged(block.id, None)}
 
     def absence(self, id: Value) -> dict[str, Any]:
         """The action that holds where a key has no item."""
         at = {"TableName": self._table.name, "Key": self._at(id)}
-        return {"ConditionCheck": at | self._absent()}
+        return {"ConditionCheck": at | self._unchanged(id, None)}
 
-    def _absent(self) -> dict[str, Any]:
-        names = {"#k": self._table.options.hash.name}
-        return {
-            "ConditionExpression": "attribute_not_exists(#k)",
-            "ExpressionAttributeNames": names,
-        }
+    def _unchanged(self, id: Value, item: Item | None) -> dict[str, Any]:
+        return unchanged(item, {}, self._table.options.hash.name, id, self._where)
 
     def _at(self, id: Value) -> Item:
         return {self._table.options.hash.name: self._shape.key(id)[0]}

@@ -1,15 +1,15 @@
 """Changing single attributes of an item, each patch in one conditional update.
 
-Where neither the item nor the change has anything in the side attribute, one request does it.
-Else the side is read first, and the update holds only if nobody has changed it since. Where
-attributes of an index are made of others, the whole item is read and put back likewise.
+Where nothing of the change shows in the side attribute, and that says nothing of what changes, one
+request does it. Else the side is read first, and the update holds only if nobody has changed it
+since. Where attributes of an index are made of others, or more changes than one expression names,
+the whole item is read and put back likewise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -19,15 +19,27 @@ from migrator.exchange import is_still, made_of
 from migrator.model.block import Block, Patch
 from migrator.model.value import Value, show
 from migrator.stores.dynamodb.codec import Av, Item, Unreadable
+from migrator.stores.dynamodb.expressions import (
+    Expressions,
+    condition,
+    unchanged,
+    update,
+    versioned,
+)
 from migrator.stores.dynamodb.item import ItemShape
 from migrator.stores.dynamodb.options import REST, SIDE
 from migrator.stores.dynamodb.ranges import unreadable
-from migrator.stores.dynamodb.side import SUM, Side
+from migrator.stores.dynamodb.side import Side
 from migrator.stores.dynamodb.table import Table
 
 _TRIES = 20
-_MOST = 300
+# So many changes fit into one expression for certain, and so many conditions.
+_MOST, _BESIDE = 250, 100
 _encode = msgspec.json.Encoder().encode
+
+
+class Absent(Terminal):
+    """There is no such item to change."""
 
 
 @dataclass
@@ -39,11 +51,14 @@ class Change:
     set: dict[str, tuple[Av, dict[str, str], bool]] = field(default_factory=dict)
     unset: list[str] = field(default_factory=list)
     shares_key: bool = False
+    escapes: bool = False
 
     @property
     def plain(self) -> bool:
         """Whether nothing of it shows in the side attribute."""
-        return not self.shares_key and not any(tags or odd for _, tags, odd in self.set.values())
+        if self.shares_key or self.escapes:
+            return False
+        return not any(tags or odd for _, tags, odd in self.set.values())
 
 
 class Patcher:
@@ -59,9 +74,9 @@ class Patcher:
         for change in [self._change(patch) for patch in patches]:
             if not change.set and not change.unset:
                 continue
-            if self._shape.computed.any:
+            if self._shape.computed.any or len(change.set) + len(change.unset) > _MOST:
                 self._replace(change)
-            elif not (change.plain and self._send(change, None, None)):
+            elif not (change.plain and self._send_beside(change)):
                 self._with_side(change)
 
     def _change(self, patch: Patch) -> Change:
@@ -76,20 +91,14 @@ class Patcher:
         # The key attribute may be read as an entry: whether it is changes with these.
         changes = (*patch.set, *patch.unset)
         change.shares_key = shape.key_path in changes or (REST in change.unset)
-        if len(change.set) + len(change.unset) > _MOST:
-            raise Terminal(
-                f"{show(patch.id)}: a patch may change {_MOST} entries, not "
-                f"{len(change.set) + len(change.unset)}",
-                where=self._where,
-                hint="put the whole block instead",
-            )
+        change.escapes = any(shape.attribute(path)[1] for path in patch.unset)
         return change
 
     def _at(self, change: Change) -> Item:
         return {self._table.options.hash.name: change.key}
 
-    def _absent(self, patch: Patch) -> Terminal:
-        return Terminal(
+    def _absent(self, patch: Patch) -> Absent:
+        return Absent(
             f"{show(patch.id)}: there is no such block to change",
             where=self._where,
             hint="put the whole block instead",
@@ -137,44 +146,45 @@ class Patcher:
 
     def _send(self, change: Change, side: Av | None, old: Av | None) -> bool:
         """Update the item if its side attribute is the one that was read."""
-        names = {"#k": self._table.options.hash.name}
-        values: dict[str, Any] = {}
-        sets, removes = [], []
-        pairs = [(name, av) for name, (av, _, _) in change.set.items()]
+        made = Expressions()
+        parts = [f"attribute_exists({made.name(self._table.options.hash.name)})"]
+        set_ = {name: av for name, (av, _, _) in change.set.items()}
         gone = list(change.unset)
         if side is not None and side != old:
-            pairs.append((SIDE, side))
+            set_[SIDE] = side
         elif side is None and old is not None:
             gone.append(SIDE)
-        for i, (name, av) in enumerate(pairs):
-            names[f"#{i}"], values[f":{i}"] = name, av
-            sets.append(f"#{i}=:{i}")
-        for i, name in enumerate(gone, len(pairs)):
-            names[f"#{i}"] = name
-            removes.append(f"#{i}")
-        names["#s"] = SIDE
-        condition = "attribute_exists(#k) AND "
-        sum_ = (old or {}).get("M", {}).get(SUM)
-        if old is None:
-            condition += "attribute_not_exists(#s)"
-        elif sum_ is not None:
-            condition += "#s.#m = :s"
-            names["#m"], values[":s"] = SUM, sum_
-        else:
-            condition += "#s = :s"  # somebody else's attribute
-            values[":s"] = old
-        expression = (f"SET {','.join(sets)} " if sets else "") + (
-            f"REMOVE {','.join(removes)}" if removes else ""
+        parts += made.unchanged({} if old is None else {SIDE: old}, {}, "")
+        return self._update(change, made, parts, set_, gone)
+
+    def _send_beside(self, change: Change) -> bool:
+        """Update the item if its side attribute says nothing of what changes, whatever else."""
+        made = Expressions()
+        parts = [f"attribute_exists({made.name(self._table.options.hash.name)})"]
+        tags = f"{made.name(SIDE)}.{made.name('tags')}"
+        set_ = {name: av for name, (av, _, _) in change.set.items()}
+        for name in (*set_, *change.unset):
+            parts.append(f"attribute_not_exists({tags}.{made.name(name)})")
+        if len(parts) > _BESIDE:
+            return False
+        return self._update(change, made, parts, set_, change.unset)
+
+    def _update(
+        self,
+        change: Change,
+        made: Expressions,
+        parts: list[str],
+        set_: dict[str, Av],
+        gone: list[str],
+    ) -> bool:
+        id = change.patch.id
+        text = update(
+            [f"{made.name(name)}={made.value(av)}" for name, av in set_.items()],
+            [made.name(name) for name in gone],
         )
-        request: dict[str, Any] = {
-            "ConditionExpression": condition,
-            "ExpressionAttributeNames": names,
-        }
-        if expression:
-            request["UpdateExpression"] = expression
-        if values:
-            request["ExpressionAttributeValues"] = values
-        return self._table.update(self._at(change), change.patch.id, **request)
+        held = condition(parts, id, self._where)
+        request = made.request(UpdateExpression=text, ConditionExpression=held)
+        return self._table.update(self._at(change), id, **request)
 
     def _replace(self, change: Change) -> None:
         """Read the item, change the block, put it back if nobody else has written."""
@@ -187,10 +197,24 @@ class Patcher:
                 old = self._shape.decode(found)
             except Unreadable as error:
                 raise unreadable(patch.id, error, self._where) from None
-            new, raw = self._shape.encode(made_of(old, patch))
-            if self._table.put_if(raw, patch.id, **unchanged(found, new)):
+            if self._turn(patch.id, found, made_of(old, patch)):
                 return
         raise Transient(f"{show(patch.id)}: others keep writing it", where=self._where)
+
+    def _turn(self, id: Value, found: Item | None, block: Block) -> bool:
+        """Make the item that of a block if it still is what was read; False where it is not."""
+        new = versioned(found, self._shape.encode(block)[0])
+        key, made = self._table.options.hash.name, Expressions()
+        if found is None:
+            return self._table.put_if(
+                _encode(new), id, **unchanged(None, new, key, id, self._where)
+            )
+        held = condition(made.unchanged(found, new, key), id, self._where)
+        text = made.changed(found, new, key)
+        if not text:
+            return True
+        request = made.request(UpdateExpression=text, ConditionExpression=held)
+        return self._table.update(self._table.key(found), id, **request)
 
     def exchange(self, id: Value, held: Block | None, change: Asked) -> bool:
         """Change an item that holds this block, or make one where there is none."""
@@ -203,29 +227,8 @@ class Patcher:
             raise unreadable(id, error, self._where) from None
         if not is_still(old, held):
             return False
-        if change is None:
-            return found is None or self._table.delete_if(at, id, **unchanged(found, {}))
-        new, raw = self._shape.encode(made_of(old or Block(id, {}), change))
-        if found is not None:
-            return self._table.put_if(raw, id, **unchanged(found, new))
-        absent = {"ConditionExpression": "attribute_not_exists(#k)"}
-        return self._table.put_if(raw, id, ExpressionAttributeNames={"#k": name}, **absent)
-
-
-def unchanged(found: Item, new: Item) -> dict[str, Any]:
-    """The condition that an item still is what was read, as far as putting it would lose."""
-    names: dict[str, str] = {}
-    values: dict[str, Av] = {}
-    parts: list[str] = []
-    for i, name in enumerate(sorted({*found, *new})):
-        names[f"#{i}"] = name
-        if name in found:
-            values[f":{i}"] = found[name]
-            parts.append(f"#{i}=:{i}")
-        else:
-            parts.append(f"attribute_not_exists(#{i})")
-    return {
-        "ConditionExpression": " AND ".join(parts),
-        "ExpressionAttributeNames": names,
-        "ExpressionAttributeValues": values,
-    }
+        if change is not None:
+            return self._turn(id, found, made_of(old or Block(id, {}), change))
+        if found is None:
+            return True
+        return self._table.delete_if(at, id, **unchanged(found, {}, name, id, self._where))

@@ -57,7 +57,7 @@ class SplitTransactor:
             self._large.transactor.wait_while(id, place, beside.items)
             self._large.delete([Address(id)])
             return None
-        return self._sent(id, place, None, self._small.removal(item), new)
+        return self._sent(id, place, None, self._small.removal(id, item), new)
 
     def _of_large(self, id: Value, held: Block | None, change: Change) -> bool | None:
         """As ``_of_small``, of a block that lies beside, or of none."""
@@ -84,6 +84,6 @@ class SplitTransactor:
         """Carry out what becomes of the item, and of what was seen beside, in one transaction."""
         transactor, version = self._large.transactor, drawn()
         large = new if new is not None and self._small.is_large(new) else None
-        actions = [of_item, *transactor.actions(place, seen, large, version)]
+        actions = [of_item, *transactor.actions(id, place, seen, large, version)]
         left = None if large is None else version
         return transactor.send(id, place, actions, left) or None

@@ -21,11 +21,11 @@ from migrator.model.value import Value, show
 from migrator.retry import check
 from migrator.stores.dynamodb.codec import Item, Unreadable
 from migrator.stores.dynamodb.edge import Unsupported
+from migrator.stores.dynamodb.expressions import unchanged
 from migrator.stores.dynamodb.gathered import GatheredShape, Head, Seen, encode_json, stamp_of
-from migrator.stores.dynamodb.options import SIDE
 from migrator.stores.dynamodb.places import Place
 from migrator.stores.dynamodb.ranges import unreadable
-from migrator.stores.dynamodb.side import SUM, Side
+from migrator.stores.dynamodb.side import Side
 from migrator.stores.dynamodb.switching import content
 from migrator.stores.dynamodb.table import Table
 
@@ -65,7 +65,7 @@ class Transactor:
                 return True
             version = drawn()
             left = None if new is None else version
-            if self.send(id, place, self.actions(place, seen, new, version), left):
+            if self.send(id, place, self.actions(id, place, seen, new, version), left):
                 return True
         raise Transient(f"{show(id)}: others keep writing it", where=self._where)
 
@@ -103,19 +103,20 @@ class Transactor:
     # ------------------------------------------------------------ one transaction
 
     def actions(
-        self, place: Place, seen: Seen | None, new: Block | None, version: int
+        self, id: Value, place: Place, seen: Seen | None, new: Block | None, version: int
     ) -> list[dict[str, Any]]:
-        """What makes this block, or none, of what was seen, with a version on its head."""
+        """What makes this block, or none, of what was seen, with a version on its head. Raises
+        TooMuch."""
         items = None if new is None else self._shape.encode(new)[1]
         sk_name = self._table.options.key_names[1]
         lying = {str(item[sk_name]["S"]): item for item in (seen.items if seen else ())}
         head_sk = place.prefix + self._places.head
         gone = [sk for sk in lying if sk not in (items or {}) and sk != head_sk]
-        actions = [self._removal(lying[sk]) for sk in gone]
+        actions = [self._removal(id, lying[sk]) for sk in gone]
         if items is None:
             head = lying.get(head_sk)
             at = self._places.key(place, head_sk)
-            actions.append(self._absence(at) if head is None else self._removal(head))
+            actions.append(self._absence(id, at) if head is None else self._removal(id, head))
         else:
             differing = {
                 sk: self._shape.stamped(item, drawn())
@@ -127,8 +128,8 @@ class Transactor:
                 if sk != head_sk:
                     sum_ ^= stamp_of(differing.get(sk) or lying[sk]) or 0
             head = self._versioned(items[head_sk], sum_, version)
-            actions += [self._put(item, lying.get(sk)) for sk, item in differing.items()]
-            actions.append(self._put(head, lying.get(head_sk)))
+            actions += [self._put(id, item, lying.get(sk)) for sk, item in differing.items()]
+            actions.append(self._put(id, head, lying.get(head_sk)))
         return actions
 
     def _versioned(self, head: Item, check: int, version: int) -> Item:
@@ -141,44 +142,21 @@ class Transactor:
         side.more["version"] = {"N": str(version)}
         return self._shape.seal(dict(head), side)
 
-    def _put(self, item: Item, lying: Item | None) -> dict[str, Any]:
+    def _put(self, id: Value, item: Item, lying: Item | None) -> dict[str, Any]:
         made = {"TableName": self._table.name, "Item": msgspec.Raw(encode_json(item))}
-        return {"Put": made | self._unchanged(lying)}
+        return {"Put": made | self._unchanged(id, lying, item)}
 
-    def _removal(self, lying: Item) -> dict[str, Any]:
+    def _removal(self, id: Value, lying: Item) -> dict[str, Any]:
         at = {"TableName": self._table.name, "Key": self._table.key(lying)}
-        return {"Delete": at | self._unchanged(lying)}
+        return {"Delete": at | self._unchanged(id, lying, {})}
 
-    def _absence(self, key: Item) -> dict[str, Any]:
+    def _absence(self, id: Value, key: Item) -> dict[str, Any]:
         at = {"TableName": self._table.name, "Key": key}
-        return {"ConditionCheck": at | self._unchanged(None)}
+        return {"ConditionCheck": at | self._unchanged(id, None, {})}
 
-    def _unchanged(self, lying: Item | None) -> dict[str, Any]:
-        """The condition that an item still is what was read; of the side attribute its sum, or the
-        stamp of an entry, as not every server compares documents."""
-        if lying is None:
-            return {
-                "ConditionExpression": "attribute_not_exists(#k)",
-                "ExpressionAttributeNames": {"#k": self._table.options.key_names[1]},
-            }
-        names: dict[str, str] = {}
-        values: dict[str, Any] = {}
-        parts: list[str] = []
-        for i, (name, av) in enumerate(sorted(lying.items())):
-            names[f"#{i}"] = name
-            part = f"#{i}"
-            if name == SIDE:
-                inner = av.get("M", {})
-                for told in (SUM, "stamp"):
-                    if told in inner:
-                        names["#m"], av, part = told, inner[told], f"#{i}.#m"
-            values[f":{i}"] = av
-            parts.append(f"{part} = :{i}")
-        return {
-            "ConditionExpression": " AND ".join(parts),
-            "ExpressionAttributeNames": names,
-            "ExpressionAttributeValues": values,
-        }
+    def _unchanged(self, id: Value, lying: Item | None, new: Item) -> dict[str, Any]:
+        key = self._table.options.key_names[1]
+        return unchanged(lying, new, key, id, self._where)
 
     def _check_size(self, id: Value, actions: list[dict[str, Any]]) -> None:
         size = len(encode_json(actions))
