@@ -13,6 +13,7 @@ store sends each through ``retry.request``, so that one that fails does not cost
 
 from __future__ import annotations
 
+from collections.abc import Collection as Several
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -62,16 +63,43 @@ class Limits:
 
 @dataclass(frozen=True)
 class Cost:
-    """What an operation of the gateway takes in a layout: requests at most, and what travels.
+    """What an operation of the gateway takes in a layout: requests, and what travels.
 
-    ``more``: requests for each table of the location beside its first. ``whole``: what is sent
-    grows with the block, and not with what changes alone.
+    ``requests``: at most, for a block whose entries go in one request. ``least``: what the
+    cheapest case takes, where that is less. ``more``: requests for each table of the location
+    beside its first. ``extra``: requests more where the location has what is named. ``pages``:
+    requests more for each further ``page`` entries that travel. ``whole``: what is sent grows
+    with the block, and not with what changes alone.
     """
 
     requests: int
     sends: str
     more: int = 0
     whole: bool = False
+    least: int | None = None
+    extra: Mapping[str, int] = field(default_factory=dict)
+    pages: int = 0
+    page: int = 25
+
+    def at_most(self, tables: int, has: Several[str], entries: int) -> int:
+        """The requests at most of a location of so many tables, for so many entries."""
+        named = sum(more for name, more in self.extra.items() if name in has)
+        further = max(0, -(-entries // self.page) - 1)
+        return self.requests + self.more * (tables - 1) + named + self.pages * further
+
+    def at_least(self, tables: int) -> int:
+        """The requests of the cheapest case."""
+        return self.requests + self.more * (tables - 1) if self.least is None else self.least
+
+    def shown(self) -> str:
+        """The number of requests, for a person."""
+        varies = self.least not in (None, self.requests)
+        text = f"{self.least} to {self.requests}" if varies else f"{self.requests}"
+        text += f" + {self.more} for each further table" if self.more else ""
+        text += "".join(f" + {more} with {name}" for name, more in self.extra.items())
+        return text + (
+            f" + {self.pages} for each further {self.page} entries" if self.pages else ""
+        )
 
 
 @dataclass(frozen=True)

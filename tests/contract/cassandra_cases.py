@@ -11,7 +11,7 @@ from migrator.model.layouts import cassandra_row
 from migrator.model.move import At, Layout
 from migrator.ports import Store
 from migrator.testing.contract import ContractCase
-from tests.contract import servers
+from tests.contract import meters, servers
 
 
 def cases(
@@ -34,6 +34,7 @@ def cases(
             module="cassandra",
             exclusions=servers.tried_on("layout partition") if layout is row else {},
             empty=servers.empty_cassandra,
+            meter=meters.CASSANDRA,
         )
 
     return [case(row), case(Layout("partition"))]

@@ -16,8 +16,9 @@ from migrator.model.layouts import cassandra_table, projection
 from migrator.model.move import At, Layout
 from migrator.model.value import Int64, Record, Value
 from migrator.ports import Store
+from migrator.stores.cassandra.table_facts import LOCATED
 from migrator.testing.contract import ContractCase, FixedSchema
-from tests.contract import servers
+from tests.contract import meters, servers
 
 _COLUMNS: Mapping[str, str] = {
     "id": "text",
@@ -146,4 +147,6 @@ def case(name: str, open_: Callable[[Path], Store]) -> ContractCase:
         if name == "table"
         else {**servers.tried_on("a table with one key"), **_APART},
         empty=servers.empty_cassandra,
+        meter=meters.CASSANDRA,
+        has=frozenset({LOCATED} if name == "query tables" else ()),
     )

@@ -81,6 +81,11 @@ def _sql(store: Any, sent: Callable[[int], None]) -> None:
             statement(None, None, query, params)
             return super().execute(query, params, **more)
 
+        def executemany(self, query: Any, params_seq: Any, **more: Any) -> None:
+            params = list(params_seq)  # one after another without waiting: one round trip
+            statement(None, None, query, params)
+            super().executemany(query, params, **more)
+
     def lent(connection: Any, *_: object) -> None:
         connection.cursor_factory = Counting
 
@@ -172,7 +177,31 @@ def _redis(store: Any, sent: Callable[[int], None]) -> None:
     store._wire.servers = replace(store._wire.servers, connection=Metered)
 
 
+def _dynamodb(store: Any, sent: Callable[[int], None]) -> None:
+    """Requests of HTTP as the client sends them, those that it repeats included."""
+    meta = store._wire.client.meta
+    service = meta.service_model.service_id.hyphenize()
+
+    def request(request: Any, **_: object) -> None:
+        sent(size(request.body))
+
+    meta.events.register(f"before-send.{service}", request)
+
+
+def _cassandra(store: Any, sent: Callable[[int], None]) -> None:
+    """Queries, and the batches that go as one; what prepares a statement goes past this."""
+
+    def request(future: Any) -> None:
+        message = future.message
+        batch = getattr(message, "queries", None)
+        sent(size(message.query_params if batch is None else [values for *_, values in batch]))
+
+    store.wire._session.add_request_init_listener(request)
+
+
 SQL = Meter(_sql)
 EMBEDDED = Meter(_embedded)
 MONGO = Meter(_mongo)
 REDIS = Meter(_redis)
+DYNAMODB = Meter(_dynamodb)
+CASSANDRA = Meter(_cassandra)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from migrator.ports import Cost
+from migrator.testing.contract import Traffic
+from migrator.testing.contract.costing import judge
+from tests.contract.cases import CASES
 from tests.contract.mutants import NOTICED_BY
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +67,30 @@ def test_a_broken_store_fails_the_promise_it_breaks(mine: Path, mutant: str) -> 
     promise = NOTICED_BY[mutant]
     said = run(mine, promise, "-p", "tests.contract.mutants", mutant=mutant)
     assert f"F  {promise.replace('_', ' ')}" in said, said[-3000:]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_true"),
+    [
+        (Cost(5, "", least=2), True),
+        (Cost(2, "", pages=3), True),
+        (Cost(5, ""), False),
+        (Cost(4, "", least=2), False),
+        (Cost(6, "", least=2), False),
+        (Cost(5, "", least=1), False),
+        (Cost(5, "", least=2, pages=1), False),
+        (Cost(3, "", least=2, extra={"x": 2}), False),
+    ],
+)
+def test_a_cost_that_is_stated_too_low_or_too_high_fails(said: Cost, is_true: bool) -> None:
+    counted = [(Traffic(2), 3), (Traffic(5), 30)]
+    if is_true:
+        judge("put", said, CASES[0], counted)
+    else:
+        with pytest.raises(AssertionError):
+            judge("put", said, CASES[0], counted)
+    with_more = replace(CASES[0], has=frozenset({"x"}))
+    judge("put", Cost(3, "", least=2, extra={"x": 2}), with_more, counted)
 
 
 def test_a_skip_without_reason_fails(mine: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,14 +18,14 @@ from migrator import At, cassandra_table, projection
 from migrator.errors import DoesNotFit, Refused, Terminal
 from migrator.heavy import KEPT, Heavy
 from migrator.model import value as v
-from migrator.model.block import Address, Block
+from migrator.model.block import Address, Block, Patch
 from migrator.model.move import Layout
 from migrator.model.value import Int64, Record, Value
 from migrator.ports import Collection, Store, StoreSettings
 from migrator.stores import cassandra
 from migrator.stores.cassandra import table_facts
 from migrator.testing.contract.harness import assert_holds, assert_same, scan
-from tests.contract import servers
+from tests.contract import meters, servers
 
 _numbers = itertools.count(1)
 DAY = dt.date(2024, 2, 29)
@@ -323,6 +323,35 @@ def test_static_columns_belong_to_a_partition(store: Store, plain: Any) -> None:
     assert_holds(collection, moved[1:2])
     collection.delete([Address("b")])
     assert raw(plain, collection.at.collection) == []
+
+
+def test_what_static_columns_cost_is_what_is_said(store: Store) -> None:
+    collection = made(
+        store, key="player", clustering="id", static="city",
+        columns={"player": "text", "id": "text", "city": "text", "n": "int", "l": "list<int>"},
+    )  # fmt: skip
+    costs, seen = table_facts.FACTS.costs, dict[str, int]()
+
+    def one(id: str, city: str, *more: int) -> Block:
+        return block(["ann", id], player="ann", id=id, city=city, n=1, l=list(more))
+
+    def count(operation: str, act: Callable[[], object]) -> None:
+        with meters.CASSANDRA(store) as traffic:
+            act()
+        seen[operation] = max(seen.get(operation, 0), traffic.requests)
+
+    last = one("b", "Oslo", 1, 2)
+    collection.write([one("a", "Rome")])
+    collection.delete([Address(["ann", "a"])])
+    for each in (one("b", "Rome"), one("b", "Oslo"), one("b", "Oslo", 1)):
+        count("put", lambda each=each: collection.write([each]))
+    for operation, change in (("append", last.entries), ("update", one("b", "Rome").entries)):
+        patch = Patch(["ann", "b"], change)
+        count(operation, lambda patch=patch: collection.patch([patch]))
+    count("get", lambda: collection.read([["ann", "b"]]))
+    count("delete", lambda: collection.delete([Address(["ann", "b"])]))
+    has = {table_facts.STATIC}
+    assert seen == {operation: costs[operation].at_most(1, has, 1) for operation in seen}
 
 
 # ---------------------------------------------------------------- deadlines and stamps

@@ -21,8 +21,9 @@ from migrator.model.value import Record, Value
 from migrator.ports import AsTarget, Collection, Metered, Rates, Store, StoreSettings
 from migrator.stores import dynamodb
 from migrator.stores.dynamodb import wire
+from migrator.stores.dynamodb.facts import COMPUTED, LOCATED
 from tests.conftest import server_url
-from tests.contract import servers
+from tests.contract import meters, servers
 
 EXAMPLES = Path(__file__).parents[3] / "shared" / "data" / "noam-examples.json"
 ROUNDS = ["/Game/*/rounds[*]", "/Game/*"]
@@ -506,6 +507,51 @@ BY_DAY = ("DAY#{day}", "GAME#{id}#{entry}")
 
 def game_of(day: str, number: int) -> Record:
     return {"id": f"{number}", "day": day, "text": "x" * 20_000}
+
+
+def test_what_a_locator_and_computed_attributes_cost_is_what_is_said(
+    make: Make, store: Store, server: str
+) -> None:
+    if server == "dynamodb":
+        return  # the requests are the same, and take their time there
+    costs = dynamodb.facts.LAYOUTS["item-collection"].costs
+    layout = item_collection("DAY#{date}", "ORDER#{id}#{entry}")
+    orders = make("Order", ["/Order/*/lines[*]", "/Order/*"], layout)
+    orders.write([cut_for(orders, 0, {"date": "01", "lines": [1, 2]})])
+
+    def order(date: str, *lines: int) -> Block:
+        return cut_for(orders, 1, {"date": date, "lines": list(lines)})
+
+    old, new = order("01", 1, 2, 3), order("02", 4, 5, 6)
+    seen: dict[str, int] = {}
+
+    def count(operation: str, act: Callable[[], object]) -> None:
+        with meters.DYNAMODB(store) as traffic:
+            act()
+        seen[operation] = max(seen.get(operation, 0), traffic.requests)
+
+    def said(has: str, *operations: str) -> dict[str, int]:
+        return {each: costs[each].at_most(1, {has}, 1) for each in operations}
+
+    for block in (old, new):
+        count("put", lambda block=block: orders.write([block]))
+    count("update", lambda: orders.patch([Patch(1, old.entries)]))
+    count("append", lambda: orders.patch([Patch(1, {"lines[3]": 4})]))
+    count("get", lambda: orders.read([1]))
+    count("get_entries", lambda: orders.read_entries(1, [""]))
+    count("delete", lambda: orders.delete([Address(1)]))
+    operations = ("put", "update", "append", "get", "get_entries", "delete")
+    assert seen == said(LOCATED, *operations)
+
+    layout = item_collection(
+        "G#{id}", attributes={"by": "BY#{first}"}, indexes=[index("by-first", "by", "id")]
+    )
+    games = make("Game", ROUNDS, layout)
+    games.write([game(games, "a", 2)])
+    seen.clear()
+    count("append", lambda: games.patch([Patch("a", {"rounds[2]": {"n": 2}})]))
+    count("update", lambda: games.patch([Patch("a", {f"rounds[{n}]": {} for n in range(3)})]))
+    assert seen == said(COMPUTED, "update", "append")
 
 
 @pytest.mark.parametrize(

@@ -37,20 +37,26 @@ _LIMITS = Limits(
 )
 
 
-def _facts(unit: str, version: str, sends: dict[str, Cost]) -> LayoutFacts:
+def _facts(unit: str, version: str, look: str) -> LayoutFacts:
     costs = {
         "get": Cost(1, "the block"),
         "get_entries": Cost(1, "the block"),
-        "put": Cost(2, "names and stamps of what is there, then the block"),
-        "append": Cost(2, "names and stamps of what is there, then the entry"),
-        "update": Cost(2, "names and stamps of what is there, then the entries"),
-        "delete": Cost(2, "the stamps of what is there, then the key"),
+        "put": Cost(3, f"{look}; the block; looked for again where none lay there", least=2),
+        "append": Cost(2, f"{look}; the entry"),
+        "update": Cost(2, f"{look}; the entries"),
+        "exchange": Cost(
+            4,
+            "the block as it lies; after a plain write the version, twice; the entries that "
+            "differ; looked for again where none lay there",
+            least=1,
+        ),
+        "delete": Cost(2, f"{look}; the key", least=1),
     }
     return LayoutFacts(
         effective=True,
         unit=unit,
         version=version,
-        costs=costs | sends,
+        costs=costs,
         kinds=KINDS,
         key_kinds=frozenset(Kind),
         limits=_LIMITS,
@@ -62,20 +68,12 @@ LAYOUTS = {
     "row": _facts(
         "row",
         "column version (a lightweight transaction asks for it)",
-        {
-            name: Cost(2, f"the block, there; then {what}")
-            for name, what in {
-                "put": "the block",
-                "append": "the entry",
-                "update": "the entries",
-                "delete": "the key",
-            }.items()
-        },
+        "the block as it lies",
     ),
     "partition": _facts(
         "partition, by one batch",
         "static column version (a lightweight transaction asks for it)",
-        {},
+        "names and stamps of what lies there",
     ),
 }
 

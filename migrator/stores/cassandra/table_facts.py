@@ -14,6 +14,9 @@ from migrator.stores.cassandra.table_shape import TableInfo
 from migrator.stores.cassandra.table_spec import SIDE, Spec
 from migrator.stores.cassandra.table_wire import Wire
 
+# What a table may have that costs more.
+LOCATED, STATIC = "a locator", "static columns"
+ENDING = "cells that end by themselves"
 COUNTED = 100_000
 COUNTED_AT_ONCE = 20_000
 _LARGE_MIB = 100
@@ -73,15 +76,40 @@ FACTS = LayoutFacts(
     unit="row; a logged batch where projections or a locator belong to it",
     version="column _migrator (a lightweight transaction asks for it)",
     costs={
-        "get": Cost(1, "the row; one more for the locator where there is one"),
-        "get_entries": Cost(1, "the row"),
-        "put": Cost(2, "the stamps of the row, then the row, with its projections in one batch"),
-        "update": Cost(2, "the row, then the columns that differ"),
-        "append": Cost(2, "the row, then the column that holds the list"),
-        "exchange": Cost(
-            4, "the row, there; its version, turned and looked for; the columns that differ"
+        "get": Cost(1, "the row; with the locator its key", extra={LOCATED: 1, ENDING: 2}),
+        "get_entries": Cost(1, "as get", extra={LOCATED: 1, ENDING: 2}),
+        "put": Cost(
+            3,
+            "the stamps of the row; the row, with its projections in one batch up to 40 KB, else "
+            "each by itself; looked for again where none lay there",
+            least=2,
+            extra={LOCATED: 2, STATIC: 1},
         ),
-        "delete": Cost(2, "the stamps of the row, then its key"),
+        "update": Cost(
+            2,
+            "the row; the columns that differ; as put where its key changes",
+            whole=True,
+            extra={LOCATED: 3, STATIC: 1},
+        ),
+        "append": Cost(
+            2,
+            "the row; the column that holds the list",
+            whole=True,
+            extra={LOCATED: 1, STATIC: 1},
+        ),
+        "exchange": Cost(
+            4,
+            "the row; after a plain write its version, twice; the columns that differ; looked for "
+            "again where none lay there",
+            whole=True,
+            least=1,
+        ),
+        "delete": Cost(
+            2,
+            "the stamps of the row; its key",
+            least=1,
+            extra={LOCATED: 1, STATIC: 2},
+        ),
     },
     kinds=KINDS,
     key_kinds=KEY_KINDS,

@@ -117,7 +117,9 @@ def is_untold(shape: Shape, row: Values) -> bool:
     ending = [
         name[1]
         for name, life in row.items()
-        if type(name) is tuple and name[0] == "ttl" and life is not None
+        if type(name) is tuple
+        and name[0] == "ttl"
+        and latest(life, shape.columns[name[1]]) is not None
     ]
     if not ending:
         return False

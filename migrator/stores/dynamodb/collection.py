@@ -170,6 +170,10 @@ class ItemCollection(Live):
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         return Patcher(self._table, self._shape, self._where).exchange(id, held, change)
 
+    def turned(self, id: Value, item: Item, block: Block) -> bool:
+        """Make an item that of a block, if it still is what was read. Raises DoesNotFit, TooMuch."""
+        return Patcher(self._table, self._shape, self._where).turn(id, item, block)
+
     # ------------------------------------------------------------ as part of a transaction
 
     def lying(self, id: Value) -> Item | None:

@@ -10,6 +10,8 @@ from migrator.stores.dynamodb import codec, keys, sizes
 from migrator.stores.dynamodb.options import GATHERED, ITEM, SPLIT
 
 DEFAULT_LAYOUT = ITEM
+# What an item collection may have that costs more; an update reads the whole block then.
+LOCATED, COMPUTED = "a locator", "attributes of an index that are made of others"
 
 _NATIVE = {
     Kind.NULL: "NULL",
@@ -47,13 +49,17 @@ LAYOUTS = {
         effective=True,
         unit="item",
         shared=True,
-        version="none is kept: a condition names the attributes as they were read",
+        version="_migrator.version, once an exchange has added an attribute; a condition names it "
+        "and the attributes as they were read",
         costs={
             "get": Cost(1, "the key"),
             "get_entries": Cost(1, "the key and the names of the entries"),
             "put": Cost(1, "the block"),
-            "update": Cost(1, "the entries; with tags or index attributes one request more"),
-            "append": Cost(1, "the entry; with tags or index attributes one request more"),
+            "update": Cost(3, "the entries; twice where tags are in the way", least=1),
+            "append": Cost(2, "the entry; the key before where it has tags", least=1),
+            "exchange": Cost(
+                2, "the key; the block as it was, and what differs", whole=True, least=1
+            ),
             "delete": Cost(1, "the key"),
         },
         limits=_ITEM_LIMITS,
@@ -64,12 +70,35 @@ LAYOUTS = {
         shared=True,
         version="_migrator.version of the head, drawn anew by each change on condition",
         costs={
-            "get": Cost(1, "the key"),
-            "get_entries": Cost(1, "the keys of the head and the entries"),
-            "put": Cost(3, "the block; twice where one that is there changes in several items"),
-            "update": Cost(3, "the entry and the side attribute of the head; several: twice"),
-            "append": Cost(3, "the entry and the side attribute of the head"),
-            "delete": Cost(4, "the keys"),
+            "get": Cost(1, "the key; again for each further MB", extra={LOCATED: 1}),
+            "get_entries": Cost(
+                2,
+                "the keys of the head and the entries; the key where none is there",
+                least=1,
+            ),
+            "put": Cost(
+                6,
+                "the key; the block, twice where one that is there changes in several items",
+                least=1,
+                pages=3,
+                extra={LOCATED: 6},
+            ),
+            "update": Cost(
+                6,
+                "the key; the entry and the side attribute of the head, several entries twice",
+                least=2,
+                pages=3,
+                extra={LOCATED: 9, COMPUTED: 1},
+            ),
+            "append": Cost(
+                3,
+                "the key; the entry and the side attribute of the head",
+                extra={LOCATED: 4, COMPUTED: 1},
+            ),
+            "exchange": Cost(
+                2, "the key; the head and the entries that differ, in one transaction", least=1
+            ),
+            "delete": Cost(4, "the keys", least=1, pages=1, extra={LOCATED: 3}),
         },
         limits=_GATHERED_LIMITS,
     ),
@@ -78,15 +107,27 @@ LAYOUTS = {
         unit="item; of a block over 400 KB as in item-collection",
         version="none is kept of an item; of a large block as in item-collection",
         costs={
-            "get": Cost(1, "the key; of a large block also the keys beside"),
-            "get_entries": Cost(1, "the key and the names of the entries"),
-            "put": Cost(2, "the block, and its key beside"),
-            "update": Cost(2, "the entries; of a large block as in item-collection"),
-            "append": Cost(2, "the entry; of a large block as in item-collection"),
-            "exchange": Cost(
-                3, "the key in both tables; the items that differ, in one transaction"
+            "get": Cost(3, "the key; of a large block also beside", least=1),
+            "get_entries": Cost(
+                3, "the key and the names of the entries; of a large block also beside", least=1
             ),
-            "delete": Cost(2, "the key in both tables"),
+            "put": Cost(
+                7,
+                "the block, and its key beside; of a large block as in item-collection",
+                least=2,
+                pages=3,
+            ),
+            "update": Cost(
+                8, "the entries; of a large block then as in item-collection", least=1, pages=3
+            ),
+            "append": Cost(5, "the entry; of a large block then as in item-collection", least=1),
+            "exchange": Cost(
+                3,
+                "the key, twice where it is no item; what differs of an item, all else in one "
+                "transaction",
+                least=1,
+            ),
+            "delete": Cost(5, "the key in both tables", least=2, pages=1),
         },
         limits=replace(_GATHERED_LIMITS, batch_blocks=sizes.BATCH_WRITES),
     ),

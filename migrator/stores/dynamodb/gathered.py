@@ -93,6 +93,14 @@ class Seen:
     there: bool = False
     items: list[Item] = field(default_factory=list)
 
+    @property
+    def tells_entries(self) -> bool:
+        """Whether what was asked for of it is all in force: not of a block that may be about to
+        change, or whose head came too late to be seen beside an entry."""
+        if self.head is not None:
+            return self.head.state is None
+        return self.there and len(self.entries) == len(self.items)
+
 
 def stamp_of(item: Mapping[str, Any]) -> int | None:
     """The stamp of an entry; None on items of others and on heads."""

@@ -283,7 +283,7 @@ class GatheredCollection(Live):
         at = [self._shape.places.key(place, sk) for sk in sks]
         found = self._table.get_many(at)
         seen = self._walker.gatherer.see(place, found)
-        if seen is None or seen.head is None or seen.head.state is not None:
+        if seen is None or not seen.tells_entries:
             (block,) = self.read([id])
         else:
             block = self._decoded(id, seen)
@@ -323,7 +323,7 @@ class GatheredCollection(Live):
         for place, items, id in batch.values():
             if place in there:
                 # Conditions make a block's requests one: what fails is looked at anew.
-                sent += by_retry(self._switcher.replace, place, items, id)
+                sent += by_retry(self._switcher.replace, place, items, id, there.pop(place))
         if self._locator is not None:
             self._locator.finish(batch, moved, self._remove)
         return sent
@@ -331,8 +331,8 @@ class GatheredCollection(Live):
     def _remove(self, place: Place, id: Value) -> None:
         by_retry(self._switcher.delete, place, id)
 
-    def _there(self, places: Sequence[Place]) -> set[Place]:
-        """The places where something may lie already.
+    def _there(self, places: Sequence[Place]) -> dict[Place, Seen | None]:
+        """The places where something may lie already, with that where it was looked at.
 
         Where the table was empty at first, all that lies there now is of this adapter's making
         and has a head, so that one request tells it for a hundred blocks.
@@ -345,12 +345,12 @@ class GatheredCollection(Live):
             for place in places
         }
         request = self._key_request()
-        if self._was_empty:
+        if self._was_empty and len(places) > 1:
             held = self._table.get_many(heads.values(), **request)
             found = map(self._shape.places.find, held)
-            return {each.place for each in found if each is not None}
+            return {each.place: None for each in found if each is not None}
         seen = zip(heads, self._walker.look_all(list(heads)), strict=True)
-        return {place for place, each in seen if each is not None}
+        return {place: each for place, each in seen if each is not None}
 
     def look(self, id: Value) -> tuple[Place, Seen | None]:
         """The place that a key alone gives, and what lies there."""

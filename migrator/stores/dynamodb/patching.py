@@ -197,11 +197,11 @@ class Patcher:
                 old = self._shape.decode(found)
             except Unreadable as error:
                 raise unreadable(patch.id, error, self._where) from None
-            if self._turn(patch.id, found, made_of(old, patch)):
+            if self.turn(patch.id, found, made_of(old, patch)):
                 return
         raise Transient(f"{show(patch.id)}: others keep writing it", where=self._where)
 
-    def _turn(self, id: Value, found: Item | None, block: Block) -> bool:
+    def turn(self, id: Value, found: Item | None, block: Block) -> bool:
         """Make the item that of a block if it still is what was read; False where it is not."""
         new = versioned(found, self._shape.encode(block)[0])
         key, made = self._table.options.hash.name, Expressions()
@@ -228,7 +228,7 @@ class Patcher:
         if not is_still(old, held):
             return False
         if change is not None:
-            return self._turn(id, found, made_of(old or Block(id, {}), change))
+            return self.turn(id, found, made_of(old or Block(id, {}), change))
         if found is None:
             return True
         return self._table.delete_if(at, id, **unchanged(found, {}, name, id, self._where))

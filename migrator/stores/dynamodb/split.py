@@ -24,6 +24,7 @@ from migrator.retry import request as by_retry
 from migrator.stores.dynamodb.collection import ItemCollection
 from migrator.stores.dynamodb.gathered_collection import GatheredCollection
 from migrator.stores.dynamodb.options import GATHERED, Options, options_of
+from migrator.stores.dynamodb.patching import Absent
 from migrator.stores.dynamodb.splitting import SplitTransactor
 from migrator.stores.dynamodb.table import Write
 from migrator.stores.dynamodb.wire import Wire
@@ -183,8 +184,11 @@ class SplitCollection:
         return found
 
     def _headed(self, ids: Sequence[Value]) -> list[Value]:
-        """Those of some keys that something lies under beside."""
-        return self._large.headed(ids) if ids and self._there() else []
+        """Those of some keys that something lies under beside; of a single one that is not asked
+        before it is looked at."""
+        if not ids or not self._there():
+            return []
+        return self._large.headed(ids) if len(ids) > 1 else list(ids)
 
     def _beside(self, found: Sequence[_T], id_of: Callable[[_T], Value]) -> list[_T]:
         """What was found beside without what an item stands for."""
@@ -220,13 +224,13 @@ class SplitCollection:
         self._large.delete([Address(id) for id in self._headed(ids)])
 
     def patch(self, patches: Sequence[Patch]) -> None:
-        items = self._items([patch.id for patch in patches])
         for patch in patches:
-            if encode(patch.id) not in items:
-                self._large.patch([patch])
-                continue
             try:
                 self._small.patch([patch])
+            except Absent:
+                if not self._there():
+                    raise
+                self._large.patch([patch])
             except DoesNotFit:
                 # It may have outgrown its item; what fits nowhere is told by the write.
                 (old,) = self._small.read([patch.id])

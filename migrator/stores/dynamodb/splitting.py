@@ -50,7 +50,7 @@ class SplitTransactor:
         new = None if change is None else made_of(found, change)
         if new is not None and not self._small.is_large(new):
             # Whoever makes it large or removes it does that on condition, or is told later.
-            return self._small.exchange(id, held, new)
+            return self._small.turned(id, item, new) or None
         place, beside = self._large.look(id)
         if beside is not None:
             # Of one who is making it large in several steps, or who was stopped in that.

@@ -95,10 +95,12 @@ class Switcher:
 
     # ------------------------------------------------------------ blocks that change
 
-    def replace(self, place: Place, items: Items, id: Value) -> int:
-        """Make the block at a place exactly these items; the bytes sent."""
+    def replace(self, place: Place, items: Items, id: Value, first: Seen | None) -> int:
+        """Make the block at a place exactly these items; the bytes sent. ``first`` is what was
+        seen there just now; what has changed since is looked at anew."""
         for _ in range(_TRIES):
-            seen = self._look(place)
+            seen = first if first is not None and first.there else self._look(place)
+            first = None
             if seen is not None and (seen.head is None or seen.head.state is None):
                 sent = self._turn(seen, items, id)
                 if sent is not None:

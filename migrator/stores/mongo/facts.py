@@ -38,8 +38,8 @@ KINDS = {kind: Held(How.NATIVE, type_) for kind, type_ in _NATIVE.items()} | {
 
 _COSTS = {
     "get": Cost(1, "the block"),
-    "put": Cost(2, "the block; again where one is there"),
-    "exchange": Cost(2, "the key; the block as it was, and as it becomes", whole=True),
+    "put": Cost(2, "the block; again where one is there", least=1),
+    "exchange": Cost(2, "the key; the block as it was, and as it becomes", whole=True, least=1),
     "delete": Cost(1, "the key"),
 }
 LAYOUTS = {
@@ -50,7 +50,9 @@ LAYOUTS = {
         costs=_COSTS
         | {
             "get_entries": Cost(1, "the top-level fields of the entries; the block for the rest"),
-            "update": Cost(1, "a top-level field or list element; else the block, there and back"),
+            "update": Cost(
+                2, "a top-level field or list element; else the block, there and back", least=1
+            ),
             "append": Cost(1, "the entry"),
         },
     ),

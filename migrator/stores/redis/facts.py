@@ -58,7 +58,7 @@ LAYOUTS = {
             "get_entries": Cost(1, "the entries and the notes"),
             "update": Cost(3, "the entries; the notes where one changes"),
             "append": Cost(3, "the entry"),
-            "exchange": Cost(4, "the entries that differ"),
+            "exchange": Cost(4, "the entries that differ", least=3),
         },
     ),
     "keys": LayoutFacts(
@@ -66,12 +66,14 @@ LAYOUTS = {
         unit="hash tag",
         version=_VERSION,
         costs={
-            "get": Cost(2, "the block"),
+            "get": Cost(2, "the block", least=1),
             "get_entries": Cost(1, "the entries"),
             "put": Cost(2, "the block"),
             "update": Cost(3, "the entries"),
             "append": Cost(3, "the entry"),
-            "exchange": Cost(5, "the names of all entries, and those that differ", whole=True),
+            "exchange": Cost(
+                5, "the names of all entries, and those that differ", whole=True, least=4
+            ),
             "delete": Cost(2, "the key and the names of the entries"),
         },
     ),
@@ -84,7 +86,7 @@ LAYOUTS = {
             "get_entries": Cost(1, "the block"),
             "update": Cost(3, "the block, there and back", whole=True),
             "append": Cost(3, "the block, there and back", whole=True),
-            "exchange": Cost(4, "the block, there and back", whole=True),
+            "exchange": Cost(4, "the block, there and back", whole=True, least=3),
         },
         entries=False,
         limits=Limits(block_bytes=MAX_BYTES, key_bytes=MAX_BYTES, nesting=NESTING),
@@ -99,7 +101,7 @@ LAYOUTS = {
             "get_entries": Cost(1, "the block"),
             "update": Cost(4, "the block, there and back", whole=True),
             "append": Cost(4, "the block, there and back", whole=True),
-            "exchange": Cost(6, "the block, there and back", whole=True),
+            "exchange": Cost(6, "the block, there and back", whole=True, least=4),
         },
         entries=False,
         kinds=NATIVE_KINDS,

@@ -96,31 +96,54 @@ _KEYS = frozenset(
 )
 
 
+# Of the layout ``tables``, without what travels.
+_COSTS: Mapping[Dialect, Mapping[str, Cost]] = {
+    "postgresql": {
+        "get": Cost(1, ""),
+        "put": Cost(2, "", more=2, least=1),
+        "update": Cost(3, "", more=3, least=3),
+        "append": Cost(3, "", more=1),
+        "exchange": Cost(4, "", more=3, least=2),
+        "delete": Cost(2, "", more=1, least=1),
+    },
+    "mysql": {
+        "get": Cost(1, "", more=1, least=1),
+        "put": Cost(4, "", more=4, least=4),
+        "update": Cost(6, "", more=5, least=7),
+        "append": Cost(4, "", more=4),
+        "exchange": Cost(6, "", more=5, least=3),
+        "delete": Cost(2, "", more=2, least=1),
+    },
+    "sqlite": {
+        "get": Cost(1, "", more=1, least=1),
+        "put": Cost(4, "", more=3, least=4),
+        "update": Cost(5, "", more=4, least=6),
+        "append": Cost(4, "", more=3),
+        "exchange": Cost(5, "", more=4, least=2),
+        "delete": Cost(2, "", more=2, least=1),
+    },
+}
+
+
 def tables(dialect: Dialect) -> LayoutFacts:
     """What is true of the layout ``tables``; PostgreSQL reads one aggregate by one statement."""
     single = dialect == "postgresql"
     get = "one query (one for each table where links fold)" if single else "a query for each table"
-    changes = Cost(5, "", more=3) if single else Cost(4, "", more=4)
-    changed = replace(changes, sends="the key, and the rows that differ; in one transaction")
+    changed = "the key, and the rows that differ; in one transaction"
+    cost = _COSTS[dialect]
     return LayoutFacts(
         effective=False,
         typed=True,
         unit="transaction",
         version="none: the row lock of the root for the length of the transaction",
         costs={
-            "get": Cost(1, f"the key: {get}, in one snapshot", more=0 if single else 1),
-            "get_entries": Cost(1, "as get", more=0 if single else 1),
-            "put": Cost(
-                3 if single else 4,
-                "the key, and the rows that differ from what is there",
-                more=changes.more,
-            ),
-            "update": changed,
-            "append": replace(
-                changes, sends="the key, and the rows that are new; in one transaction"
-            ),
-            "exchange": changed,
-            "delete": Cost(2, "the keys of all rows", more=1 if single else 2),
+            "get": replace(cost["get"], sends=f"the key: {get}, in one snapshot"),
+            "get_entries": replace(cost["get"], sends="as get"),
+            "put": replace(cost["put"], sends="the key, and the rows that differ from those there"),
+            "update": replace(cost["update"], sends=changed),
+            "append": replace(cost["append"], sends=changed),
+            "exchange": replace(cost["exchange"], sends=changed),
+            "delete": replace(cost["delete"], sends="the keys of all rows"),
         },
         entries=True,
     )

@@ -200,10 +200,11 @@ class EntriesCollection(EntriesReader, Live):
                 self._patch(connection, change, self._rows(id, change.set))
             else:
                 head = {"block": column, "expires": change.expires}
-                if held is None and not self._is_first(connection, head):
-                    return False
                 rows = self._rows(id, change.entries)
-                connection.execute(self._put_blocks, [head])
+                if held is not None:
+                    connection.execute(self._put_blocks, [head])
+                elif not self._is_first(connection, head):
+                    return False
                 self._delete(connection, self.tables.entries, [column])
                 self._insert(connection, rows)
         return True

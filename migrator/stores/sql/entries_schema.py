@@ -76,11 +76,15 @@ def facts(dialect: Dialect) -> LayoutFacts:
         version="none is kept: a transaction locks the block's row and compares the entries",
         costs={
             "get": Cost(2, "the key; the block"),
-            "get_entries": Cost(2, "the key and paths; the entries asked for"),
+            "get_entries": Cost(2, "the key and paths; the entries asked for", least=1),
             "put": Cost(3, "the block's row; the key; the block"),
             "update": Cost(2, "the key; the entries changed"),
             "append": Cost(2, "the key; the new entry"),
-            "exchange": Cost(4, "the key; the entries changed"),
+            "exchange": Cost(
+                7 if dialect == "postgresql" else 5,
+                "the key; the entries changed; where none lay there, in a savepoint",
+                least=2,
+            ),
             "delete": Cost(2, "the key, twice"),
         },
         kinds=_KINDS,

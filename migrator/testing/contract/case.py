@@ -79,7 +79,8 @@ class ContractCase:
     ``refused_keys`` and ``refused_names`` are odd ones that the store says no to. ``empty``
     takes all out of a collection by the plain driver: where given, collections are kept from test
     to test, for stores in which making one takes long. ``meter`` counts what a store sends while
-    its context is open; ``tables`` is how many a location has, where costs go by their number.
+    its context is open; ``tables`` is how many a location has, where costs go by their number, and
+    ``has`` what else of it costs more.
     ``module`` is the name of the store's module, for a check that each has a case.
     """
 
@@ -97,6 +98,7 @@ class ContractCase:
     empty: Callable[[Collection], None] | None = None
     meter: Meter | None = None
     tables: int = 1
+    has: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return f"{self.name} {self.layout}"
