@@ -5,7 +5,10 @@ How it keeps the promises of any layout is for the contract suite, where most ga
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +17,7 @@ import boto3
 import pytest
 
 from migrator import At, Layout, Move, commands, item
-from migrator.errors import DoesNotFit, Refused
+from migrator.errors import DoesNotFit, Refused, Terminal
 from migrator.model.block import Address, Aggregate, Block, Patch, cut
 from migrator.model.canonical import equal
 from migrator.model.layouts import written
@@ -23,11 +26,13 @@ from migrator.ports import Store, StoreSettings
 from migrator.stores import dynamodb
 from migrator.stores.dynamodb.split import SplitCollection
 from tests.contract import servers
+from tests.stores.test_dynamodb import Stopped, stopping
 from tests.system import kit
 from tests.system.kit import Shop, Urls
 
 RULES = ["/Game/*/rounds[*]", "/Game/*"]
 LIMIT = 409_600
+LATER = 4_070_908_800_000
 SOURCE = f"At('emb', 'games', {RULES!r})"
 
 
@@ -165,6 +170,75 @@ def test_what_a_stopped_writer_left_beside_an_item_is_no_block(
     assert games.count() == 1
     games.write([block("a", 2)])
     assert lies(plain, games.at.collection) == (["a"], [])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ((12, None), (3, LATER)),
+        ((3, LATER), (12, LATER)),
+    ],
+)
+def test_what_a_sweep_leaves_of_a_stopped_write_is_no_old_block(
+    games: SplitCollection, plain: Any, monkeypatch: pytest.MonkeyPatch, old: Any, new: Any
+) -> None:
+    """The server sweeps items whose deadline has come, here as if it were now."""
+    before, after = block("a", *old), block("a", *new)
+    for writes in itertools.count():
+        games.delete([Address("a")])
+        games.write([before])
+        with monkeypatch.context() as patch:
+            asked = stopping(patch, writes)
+            with suppress(Stopped):
+                games.write([after])
+            done = asked() <= writes
+        (seen,) = games.read(["a"])
+        assert seen is not None
+        assert len(seen.entries) in (len(before.entries), len(after.entries))
+        if done:
+            assert equal(seen.entries, after.entries)
+            assert seen.expires == after.expires
+        sweep(plain, games.at.collection)
+        (left,) = games.read(["a"])
+        (other,) = games.observer().read(["a"])
+        assert (left is None) is (other is None)
+        if left is not None:
+            assert other is not None
+            assert equal(left.entries, other.entries)
+            turned = equal(seen.entries, before.entries) and equal(left.entries, after.entries)
+            assert turned or equal(left.entries, seen.entries)
+        if done:
+            assert (left is None) is (after.expires is not None)
+            break
+    assert writes > 0
+
+
+def sweep(plain: Any, table: str) -> None:
+    """Remove what has a deadline, as the server does, in no order."""
+    for name, keys in ((table, ("id",)), (f"{table}.large", ("pk", "sk"))):
+        for each in plain.scan(TableName=name)["Items"]:
+            if "ends" in each:
+                plain.delete_item(TableName=name, Key={key: each[key] for key in keys})
+
+
+@pytest.mark.parametrize("swept", [["rounds[2]", "rounds[7]"], ["."]])
+def test_what_is_left_of_a_block_that_is_swept_is_no_block(
+    games: SplitCollection, plain: Any, swept: list[str]
+) -> None:
+    ended = int(time.time() * 1000) - 5_000
+    games.write([block("a", 12, ended), block("b", 12)])
+    assert read(games, ["a"])[0].expires == ended
+    for sk in swept:
+        key = {"pk": {"S": "a"}, "sk": {"S": sk}}
+        plain.delete_item(TableName=f"{games.at.collection}.large", Key=key)
+    for reader in (games, games.observer()):
+        assert [found is None for found in reader.read(["a", "b"])] == [True, False]
+    assert games.read_entries("a", ["rounds[1]"]) is None
+    assert [b.id for range_ in games.split(2) for b in walked(games, range_)] == ["b"]
+    with pytest.raises(Terminal, match="no such block"):
+        games.patch([Patch("a", {"rounds[1]": {}})])
+    games.write([block("a", 11)])
+    assert equal(read(games, ["a"])[0].entries, block("a", 11).entries)
 
 
 def read(reader: Any, ids: list[Value]) -> list[Block]:

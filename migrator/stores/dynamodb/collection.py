@@ -171,7 +171,7 @@ class ItemCollection(Live):
         return Patcher(self._table, self._shape, self._where).exchange(id, held, change)
 
     def turned(self, id: Value, item: Item, block: Block) -> bool:
-        """Make an item that of a block, if it still is what was read. Raises DoesNotFit, TooMuch."""
+        """Make an item that of a block, if it still is what was read. Raises TooMuch."""
         return Patcher(self._table, self._shape, self._where).turn(id, item, block)
 
     # ------------------------------------------------------------ as part of a transaction

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -20,12 +21,14 @@ from migrator.stores.dynamodb.capacity import Meter
 from migrator.stores.dynamodb.codec import Item, Unreadable
 from migrator.stores.dynamodb.gathered import GatheredShape, Gatherer, Seen
 from migrator.stores.dynamodb.gathered_capacity import GatheredMeter
+from migrator.stores.dynamodb.item import read_deadline
 from migrator.stores.dynamodb.live import GatheredKeys, Keys, Live
 from migrator.stores.dynamodb.locator import Locator, find_all
 from migrator.stores.dynamodb.options import SIDE, Options
 from migrator.stores.dynamodb.partitions import PartitionKeys
 from migrator.stores.dynamodb.places import Place
 from migrator.stores.dynamodb.ranges import after, segments, unreadable
+from migrator.stores.dynamodb.side import Side
 from migrator.stores.dynamodb.switching import Switcher
 from migrator.stores.dynamodb.table import Table, remove
 from migrator.stores.dynamodb.transacting import Transactor
@@ -55,7 +58,8 @@ class Walker:
         """What lies at a place, as one moment saw it.
 
         A query is no snapshot: where the stamps do not add up it is made again, until they do
-        or two of them have seen the same items, which then lay there between the two.
+        or two of them have seen the same items, which then lay there between the two. Of what
+        has ended the server may have swept a part: then the rest is no block.
         """
         before: list[Item] | None = None
         asked = self.shape.places.condition(place)
@@ -65,10 +69,19 @@ class Walker:
         for _ in range(_LOOKS):
             items = [item for item, _ in self.table.query(**asked)]
             seen = self.gatherer.see(place, items)
+            if seen is not None and not seen.sure and self.may_be_swept(seen):
+                seen.there = False
+                return seen
             if seen is None or seen.sure or items == before:
                 return seen
             before = items
         raise Transient(f"others keep writing at {place.pk}", where=self.where)
+
+    def may_be_swept(self, seen: Seen) -> bool:
+        """Whether some item has reached its deadline."""
+        name, now = self.shape.options.expires, time.time() * 1000
+        ends = (read_deadline(item, name, Side.of(item)) for item in seen.items)
+        return any(at is not None and at <= now for at in ends)
 
     def look_all(self, places: Sequence[Place]) -> Iterator[Seen | None]:
         """As ``look``, several at once, in their order."""
@@ -283,7 +296,7 @@ class GatheredCollection(Live):
         at = [self._shape.places.key(place, sk) for sk in sks]
         found = self._table.get_many(at)
         seen = self._walker.gatherer.see(place, found)
-        if seen is None or not seen.tells_entries:
+        if seen is None or not seen.tells_entries or self._walker.may_be_swept(seen):
             (block,) = self.read([id])
         else:
             block = self._decoded(id, seen)

@@ -10,6 +10,7 @@ was stopped leaves beside an item is no block, and goes with the next write of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from migrator.errors import DoesNotFit, Refused
@@ -203,22 +204,40 @@ class SplitCollection:
 
     def write(self, blocks: Sequence[Block]) -> int:
         distinct = {encode(self.same_key(block.id)): block for block in blocks}.values()
-        small: list[tuple[Value, Write]] = []
+        small: list[tuple[Block, Write]] = []
         large: list[Block] = []
         for block in distinct:
             written = self._small.written(block)
             if written is None:
                 large.append(block)
             else:
-                small.append((block.id, written))
+                small.append((block, written))
         sent = 0
         if large:
             sent += self._large.write(large)
             self._small.delete([Address(block.id) for block in large])
-        if small:
-            sent += self._small.send([written for _, written in small])
-            self._clear([id for id, _ in small])
+        lasting = [each for each in small if each[0].expires is None]
+        if lasting:
+            sent += self._small.send([written for _, written in lasting])
+            self._clear([block.id for block, _ in lasting])
+        if ending := [each for each in small if each[0].expires is not None]:
+            self._uncover([block for block, _ in ending])
+            sent += self._small.send([written for _, written in ending])
         return sent
+
+    def _uncover(self, blocks: Sequence[Block]) -> None:
+        """Remove what lies beside items that are to end.
+
+        The server may sweep an item as soon as it is there, and what it uncovers is an old block.
+        So the item comes without its deadline first where there is such a one.
+        """
+        ids = [block.id for block in blocks]
+        headed = {encode(id) for id in (self._large.headed(ids) if self._there() else ())}
+        over = [block for block in blocks if encode(block.id) in headed]
+        if over:
+            lasting = (self._small.written(replace(block, expires=None)) for block in over)
+            self._small.send([written for written in lasting if written is not None])
+            self._clear([block.id for block in over])
 
     def _clear(self, ids: Sequence[Value]) -> None:
         self._large.delete([Address(id) for id in self._headed(ids)])

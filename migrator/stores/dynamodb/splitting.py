@@ -48,15 +48,19 @@ class SplitTransactor:
         if not is_still(found, held):
             return False
         new = None if change is None else made_of(found, change)
-        if new is not None and not self._small.is_large(new):
+        stays = new is not None and not self._small.is_large(new)
+        if new is not None and stays and new.expires is None:
             # Whoever makes it large or removes it does that on condition, or is told later.
             return self._small.turned(id, item, new) or None
+        # What lies beside would come to light where the server sweeps the item.
         place, beside = self._large.look(id)
         if beside is not None:
             # Of one who is making it large in several steps, or who was stopped in that.
             self._large.transactor.wait_while(id, place, beside.items)
             self._large.delete([Address(id)])
             return None
+        if new is not None and stays:
+            return self._small.turned(id, item, new) or None
         return self._sent(id, place, None, self._small.removal(id, item), new)
 
     def _of_large(self, id: Value, held: Block | None, change: Change) -> bool | None:
