@@ -15,8 +15,9 @@ from migrator.model.block import Block
 from migrator.model.path import child
 from migrator.model.rules import PatternStep, general_path, lies_below, parse_pattern
 from migrator.model.value import Kind, Value, kind_of
-from migrator.ports import Capabilities, Collection, Held, How
+from migrator.ports import ByPath, Capabilities, Collection, Held, How
 
+CONTAINERS = frozenset({Kind.RECORD, Kind.LIST, Kind.SET})
 general = lru_cache(maxsize=4096)(general_path)
 
 
@@ -25,6 +26,7 @@ class Holding:
 
     def __init__(self, collection: Collection, kinds: Mapping[Kind, Held]) -> None:
         self._needs_tag = collection.needs_tag
+        self._at = collection.needs_tag_at if isinstance(collection, ByPath) else None
         self._kinds = kinds
 
     def odd(self, path: str, value: Value) -> Iterator[tuple[str, Kind, Held]]:
@@ -33,7 +35,10 @@ class Holding:
 
     def _odd(self, path: str, value: Value) -> Iterator[tuple[str, Kind, Held]]:
         kind = kind_of(value)
-        held = self._needs_tag(value) or self._kinds[kind]
+        held = self._needs_tag(value)
+        if held is None and self._at is not None and kind in CONTAINERS:
+            held = self._at(path, value)
+        held = held or self._kinds[kind]
         if held.how is not How.NATIVE:
             yield path, kind, held
         if kind is Kind.RECORD:

@@ -325,6 +325,14 @@ class Infers(Protocol):
 
 
 @runtime_checkable
+class ByPath(Protocol):
+    """A collection where it is a field's column that says how it is held; beside ``Collection``."""
+
+    def needs_tag_at(self, path: str, value: Value) -> Held | None:
+        """As ``needs_tag``, of a list, set or record for which that says nothing, by its path."""
+
+
+@runtime_checkable
 class AsTarget(Protocol):
     """A collection with something to tell where it is to be written to; beside ``Collection``."""
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from migrator.holding import Holding, general
+from migrator.holding import CONTAINERS, Holding, general
 from migrator.model.block import Block
 from migrator.model.path import child
 from migrator.model.plan import Finding, Severity, Sizes
 from migrator.model.value import Kind, Record, Value, kind_of, show
-from migrator.ports import Capabilities, Collection, Held, How
+from migrator.ports import ByPath, Capabilities, Collection, Held, How
 
 MAX_PATHS = 2_000
 SAMPLE_KEYS = 5
@@ -85,9 +85,10 @@ class _Node:
     Values held as their kind is held are counted by kind alone, which hashes fast.
     """
 
-    __slots__ = ("below", "counts", "items")
+    __slots__ = ("below", "counts", "items", "path")
 
-    def __init__(self) -> None:
+    def __init__(self, path: str | None) -> None:
+        self.path = path
         self.counts: dict[Kind | _Row, int] = {}
         self.below: dict[str, _Node] = {}
         self.items: _Node | None = None
@@ -105,6 +106,7 @@ class Kinds:
         self, target: Collection, capabilities: Capabilities, told: Sequence[How] = (How.REFUSED,)
     ) -> None:
         self._needs_tag = target.needs_tag
+        self._at = target.needs_tag_at if isinstance(target, ByPath) else None
         self._held = capabilities.kinds
         self._hows = frozenset(told)
         self._odd = {kind for kind, held in self._held.items() if held.how in self._hows}
@@ -116,7 +118,7 @@ class Kinds:
         self._nodes = 0
         self.longest_name = 0
         # Stands for all paths beyond MAX_PATHS: what is refused there is found all the same.
-        self._others = _Node()
+        self._others = _Node(None)
         self._others.items = self._others
         self.overflow = False
 
@@ -127,7 +129,7 @@ class Kinds:
         if root is None:
             # An entry's path names an attribute or a column in some layouts.
             self.longest_name = max(self.longest_name, name_bytes(path))
-            root = self._node()
+            root = self._node(at)
             if root is not self._others:
                 self._roots[at] = root
         self._any_odd = False
@@ -138,18 +140,20 @@ class Kinds:
         odd = (each for entry in block.entries.items() for each in self.holding.odd(*entry))
         return [(path, kind) for path, kind, held in odd if held.how is How.REFUSED]
 
-    def _node(self) -> _Node:
+    def _node(self, path: str) -> _Node:
         if self._nodes >= MAX_PATHS:
             self.overflow = True
             return self._others
         self._nodes += 1
-        return _Node()
+        return _Node(path)
 
     def _walk(self, node: _Node, value: Value) -> int:
         """Count a value; how deep containers nest in it."""
         kind = kind_of(value)
         counts = node.counts
         held = self._needs_tag(value)
+        if held is None and self._at is not None and kind in CONTAINERS and node.path is not None:
+            held = self._at(node.path, value)
         if held is None:
             counts[kind] = counts.get(kind, 0) + 1
             if kind in self._odd:
@@ -167,7 +171,7 @@ class Kinds:
     def _walk_items(self, node: _Node, value: Sequence[Value]) -> int:
         items = node.items
         if items is None:
-            items = node.items = self._node()
+            items = node.items = self._node(f"{node.path}[*]")
         kinds = {*map(kind_of, value)}
         if (
             len(kinds) == 1
@@ -187,7 +191,7 @@ class Kinds:
             below = nodes.get(name)
             if below is None:
                 self.longest_name = max(self.longest_name, name_bytes(name))
-                below = self._node()
+                below = self._node(child(node.path or "", name))
                 if below is not self._others:
                     nodes[name] = below
             deep = self._walk(below, item)

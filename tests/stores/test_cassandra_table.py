@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -17,11 +18,14 @@ from cassandra.cluster import Cluster
 from migrator import At, cassandra_table, projection
 from migrator.errors import DoesNotFit, Refused, Terminal
 from migrator.heavy import KEPT, Heavy
+from migrator.holding import Tags
 from migrator.model import value as v
 from migrator.model.block import Address, Block, Patch
 from migrator.model.move import Layout
-from migrator.model.value import Int64, Record, Value
-from migrator.ports import Collection, Store, StoreSettings
+from migrator.model.path import child
+from migrator.model.value import Int64, Kind, Record, Value
+from migrator.planning.tally import Kinds
+from migrator.ports import Collection, How, Store, StoreSettings
 from migrator.stores import cassandra
 from migrator.stores.cassandra import table_facts
 from migrator.testing.contract.harness import assert_holds, assert_same, scan
@@ -293,6 +297,44 @@ def test_pages_go_through_wide_partitions(store: Store) -> None:
         for reader in (collection, collection.observer()):
             found = scan(reader, collection.split(2), limit)
             assert sorted(b.id for b in found) == sorted(b.id for b in blocks)  # type: ignore[type-var]
+
+
+# ---------------------------------------------------------------- what a plan counts
+
+
+def test_what_has_no_element_is_counted_as_it_lies(store: Store, plain: Any) -> None:
+    columns = {
+        "id": "text", "l": "list<int>", "s": "set<text>", "m": "map<text, int>", "who": "person",
+        "frozen": "frozen<list<int>>", "j": "json",
+    }  # fmt: skip
+    collection = made(store, key="id", columns=columns, types={"person": {"name": "text"}})
+    empty: Record = {
+        "l": [], "s": v.Set(), "m": {}, "who": {"name": None}, "frozen": [], "j": {"l": []},
+    }  # fmt: skip
+    full: Record = {
+        "l": [1], "s": v.Set(["a"]), "m": {"a": 1}, "who": {"name": "a"}, "frozen": [1],
+        "j": {"l": [1]},
+    }  # fmt: skip
+    blocks = [block("a", id="a", **empty), block("b", id="b", **full)]
+    collection.write(blocks)
+    rows = {row["id"]: row for row in raw(plain, collection.at.collection)}
+    assert None not in [rows["b"][name] for name in full]
+    told = {name for name in full if rows["a"][name] is None}
+    assert told == {"l", "s", "m", "who"}
+    kinds = Kinds(collection, store.capabilities.at(collection.at.layout), told=(How.TAGGED,))
+    # The deeper path of the entries, or that of a whole record, tell the same.
+    for each in (*blocks, Block("c", {child("", name): x for name, x in empty.items()})):
+        odd = [kinds.add(path, value)[1] for path, value in each.entries.items()]
+        assert any(odd) is (each.id != "b")
+    tagged = Counter[str]()
+    for path, kind, held, count in kinds.counted():
+        if held.how is How.TAGGED and kind is not Kind.NULL:
+            tagged[path] += count
+    assert tagged == dict.fromkeys(told, 2)
+    tags = Tags("refuse", collection, store.capabilities.at(collection.at.layout))
+    unwanted = {path for path, why in tags.unwanted(blocks[0]) if "null" not in why}
+    assert unwanted == told
+    assert not list(tags.unwanted(blocks[1]))
 
 
 # ---------------------------------------------------------------- static columns

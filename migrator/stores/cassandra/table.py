@@ -18,6 +18,7 @@ from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode
 from migrator.model.ending import Ending
 from migrator.model.move import At
+from migrator.model.path import child
 from migrator.model.rules import Entries
 from migrator.model.value import Value, show
 from migrator.ports import Held, Json, Observer, Page, Statistics
@@ -32,8 +33,8 @@ from migrator.stores.cassandra.table_catalog import table_info, user_types
 from migrator.stores.cassandra.table_exchange import TableExchanger, why_not
 from migrator.stores.cassandra.table_partitions import Partitions
 from migrator.stores.cassandra.table_read import TableReader, all_columns
-from migrator.stores.cassandra.table_rows import Damaged, Rows
-from migrator.stores.cassandra.table_shape import Shape, TableInfo, shape_of
+from migrator.stores.cassandra.table_rows import Damaged, Rows, is_empty
+from migrator.stores.cassandra.table_shape import Column, Shape, TableInfo, shape_of
 from migrator.stores.cassandra.table_spec import SIDE, Spec, spec_of
 from migrator.stores.cassandra.table_wire import Values, Wire
 from migrator.stores.cassandra.table_write import TableWriter
@@ -424,6 +425,18 @@ class TableCollection(Live, TableReading):
     def needs_tag(self, value: Value) -> Held | None:
         """How a value that looks native is held after all."""
         return facts.needs_tag(value)
+
+    def needs_tag_at(self, path: str, value: Value) -> Held | None:
+        """How what has no element is held in a column for which that is no value at all."""
+        column = self._multicell.get(path)
+        return facts.EMPTY if column is not None and is_empty(column, value) else None
+
+    @cached_property
+    def _multicell(self) -> dict[str, Column]:
+        """The columns whose elements are cells of their own, by the path of their field."""
+        shape = self._planned.shape
+        columns = (shape.columns[name] for name in shape.fields)
+        return {child("", column.name): column for column in columns if column.multicell}
 
     def same_key(self, id: Value) -> Value:
         """The bytes of the key's columns, and the value of a decimal, by which it may sort."""

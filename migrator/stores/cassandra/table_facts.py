@@ -49,6 +49,8 @@ _TAGGED = {
     Kind.OPAQUE: "text",
     Kind.REFERENCE: "text",
 }
+# Of a list, set or map whose elements are cells, and of a record of a declared type likewise.
+EMPTY = Held(How.TAGGED, "an unset column")
 KINDS = {kind: Held(How.NATIVE, type_) for kind, type_ in _NATIVE.items()} | {
     kind: Held(How.TAGGED, type_) for kind, type_ in _TAGGED.items()
 }

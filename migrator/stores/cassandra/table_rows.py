@@ -384,7 +384,7 @@ class Rows:
                     marks[""] = "null"
             else:
                 data = column.codec.write(value, "", marks)
-                if column.multicell and _is_empty(data):
+                if column.multicell and _holds_nothing(data):
                     # To CQL no element and no value are one.
                     marks[""] = "empty set" if type(value) is v.Set else "empty"
                 else:
@@ -517,6 +517,19 @@ def _joined(parts: list[Value]) -> Value:
     return parts[0] if len(parts) == 1 else parts
 
 
-def _is_empty(data: bytes) -> bool:
+def is_empty(column: Column, value: Value) -> bool:
+    """Whether a list, set or record is nothing to a column whose elements are cells."""
+    if not value:
+        return True
+    # A record of a declared type is nothing as well where none of its fields has a value.
+    if type(value) is not dict or any(x is not None for x in value.values()):
+        return False
+    try:
+        return _holds_nothing(column.codec.write(value, "", {}))
+    except Unfit:
+        return False
+
+
+def _holds_nothing(data: bytes) -> bool:
     """Whether the bytes of a collection or of a type of records hold nothing."""
     return data == b"\0\0\0\0" or not data.strip(b"\xff")
