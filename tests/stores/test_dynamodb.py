@@ -15,6 +15,7 @@ import pytest
 
 from migrator import At, Layout, index, item, item_collection
 from migrator.errors import DoesNotFit, Refused, Terminal, Transient
+from migrator.exchange import TooMuch
 from migrator.model.block import Address, Aggregate, Block, Patch, cut
 from migrator.model.canonical import equal
 from migrator.model.value import Record, Value
@@ -214,6 +215,19 @@ def test_a_block_far_larger_than_an_item(make: Make, server: str) -> None:
 
 
 # ---------------------------------------------------------------- several classes, one table
+
+
+def test_a_patch_is_one_update_or_refused(make: Make, server: str) -> None:
+    collection = make("Game", ["/Game/*/*"], item("id"))
+    block = cut_for(collection, "a", {"id": "a"} | {f"f{i}": i for i in range(200)})
+    collection.write([block])
+    with pytest.raises(TooMuch, match="attributes to compare; a condition has at most 150"):
+        collection.patch([Patch("a", {f"g{i}": i for i in range(251)})])
+    many = {f"f{i}": 1.5 for i in range(250)} if server == "dynalite" else {"f1": 1.5}  # moto's
+    collection.patch([Patch("a", many)])  # recursion has its bounds
+    found = held(collection, "a")
+    assert found is not None
+    assert equal(found.entries, block.entries | many)
 
 
 def test_classes_share_a_table_and_part_again(make: Make, plain: Any) -> None:

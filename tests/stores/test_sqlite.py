@@ -329,6 +329,7 @@ def test_a_damaged_block_is_told_once_whatever_lies_in_it(store: EmbeddedStore) 
         page = reader.page([None, None], None, 10)
         assert [b.id for b in page.blocks] == [0, 3]
         assert [id for id, _ in page.damaged] == [1, 2, b"\x92\x01", None]
+    assert collection.keys([None, None], None, 10) == ([0, 1, 2, 3, b"\x92\x01", None], None)
 
 
 def test_sets_that_nest_too_deep_are_refused(store: EmbeddedStore) -> None:

@@ -16,7 +16,7 @@ from enum import Enum
 
 from sqlalchemy import exc
 
-from migrator.errors import DoesNotFit, MigratorError, Terminal, Transient
+from migrator.errors import DamagedBlock, DoesNotFit, MigratorError, Terminal, Transient
 
 
 class Sort(Enum):
@@ -26,6 +26,7 @@ class Sort(Enum):
     LOST = "lost"
     UNFIT = "unfit"
     UNIQUE = "unique"
+    DAMAGED = "damaged"
     FOREVER = "forever"
 
 
@@ -40,6 +41,7 @@ _HINTS = {
     "grant": "grant the store's user the right that is missing",
     "tls": "check the options sslmode, sslrootcert, sslcert and sslkey, and the server's own name",
     "unreachable": "check host, port and network; scripts/services up starts the test servers",
+    "damaged": "a page on the server's disk is damaged, its log names it: restore the table",
     "lock": "somebody holds a lock; it is tried again, see also the option lock_timeout",
     "time": "raise the option statement_timeout of the store, or take smaller pages",
 }
@@ -67,6 +69,7 @@ _STATES: dict[str, tuple[Sort, str]] = {
     "23505": (Sort.UNIQUE, ""),
     "23": (Sort.UNFIT, ""),
     "54000": (Sort.UNFIT, ""),
+    "XX001": (Sort.DAMAGED, "damaged"),
 }
 
 _NUMBERS: dict[int, tuple[Sort, str]] = {
@@ -170,6 +173,9 @@ def translate(error: Exception, where: str, *, writing: bool = False) -> Migrato
             return Transient(message, where=where, hint=text, unknown=writing)
         case Sort.UNFIT | Sort.UNIQUE:
             return DoesNotFit(message, where=where)
+        case Sort.DAMAGED if not writing:
+            # Of several blocks that were asked for others may lie elsewhere.
+            return DamagedBlock(message, where=where, hint=text)
     return Terminal(message, where=where, hint=text)
 
 

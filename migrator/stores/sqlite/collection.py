@@ -109,8 +109,15 @@ class EntriesReader:
                 f"ORDER BY block LIMIT {int(limit)}",
                 bounds,
             ).fetchall()
-        ids = [codec.from_column(row[0], self._decode) for row in rows]
+        ids = [self._id(row[0]) for row in rows]
         return ids, _position(rows[-1][0]) if len(rows) == limit else None
+
+    def _id(self, column: Column) -> Value:
+        """A key; one that can't be read as it lies, which is how a page names it."""
+        try:
+            return codec.from_column(column, self._decode)
+        except Exception:  # noqa: BLE001 - whatever foreign bytes provoke
+            return column
 
     def read(self, ids: Sequence[Value]) -> list[Block | None]:
         columns = [codec.key_column(id) for id in ids]
