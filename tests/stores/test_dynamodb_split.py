@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,6 +124,26 @@ def test_of_two_exchanges_at_once_one_takes_place(
     assert done == [True]
     assert read(games) == (None if theirs is None else theirs.entries)
     assert lies(games) == (meanwhile == SMALL, meanwhile == LARGE)
+
+
+def test_an_item_that_is_to_end_has_nothing_beside(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = item("id", expires="ends", split=500)
+    games = store.collection("Game", At("dynamo", fresh(), ROUNDS, layout))
+    assert isinstance(games, SplitCollection)
+    games.create()
+    try:
+        games.write([game(SMALL)])
+        games._large.write([game(LARGE, "of a writer that was stopped")])
+        ending = replace(game(SMALL, "new"), expires=4_070_908_800_000)
+        with pytest.raises(Transient, match="under way"):
+            games.exchange("a", game(SMALL), ending)
+        monkeypatch.setattr(transacting, "STANDS", 0.0)
+        assert games.exchange("a", game(SMALL), ending)
+        assert (read(games), lies(games)) == (ending.entries, (True, False))
+    finally:
+        games.drop()
 
 
 def test_an_update_makes_it_large_or_small(games: SplitCollection) -> None:
