@@ -123,8 +123,9 @@ LAYOUTS = {
             "append": Cost(5, "the entry; of a large block then as in item-collection", least=1),
             "exchange": Cost(
                 3,
-                "the key, twice where it is no item; what differs of an item, all else in one "
-                "transaction",
+                "the key, twice where it is no item or has a deadline; an item as it was, and what "
+                "differs; all else in one transaction",
+                whole=True,
                 least=1,
             ),
             "delete": Cost(5, "the key in both tables", least=2, pages=1),
