@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pymongo.monitoring
+import pymysql
 import sqlalchemy
 from bson import encode
 
@@ -69,11 +70,13 @@ def _sql(store: Any, sent: Callable[[int], None]) -> None:
     asks whether a connection is alive that lay idle for a second, as on a busy machine."""
 
     def statement(_c: object, _u: object, text: str, parameters: object, *_: object) -> None:
-        if not text.startswith(("BEGIN", ";")):
+        if not text.startswith(("BEGIN", "START TRANSACTION", ";")):
             sent(size(parameters))
 
     if store.database.dialect != "postgresql":
         sqlalchemy.event.listen(store.database.engine, "before_cursor_execute", statement)
+        if store.database.dialect == "mysql":
+            _beside_sqlalchemy(store.database.engine, statement)
         return
 
     class Counting(psycopg.Cursor[Any]):  # some statements go past SQLAlchemy
@@ -90,6 +93,33 @@ def _sql(store: Any, sent: Callable[[int], None]) -> None:
         connection.cursor_factory = Counting
 
     sqlalchemy.event.listen(store.database.engine, "checkout", lent)
+
+
+def _beside_sqlalchemy(engine: Any, statement: Callable[..., None]) -> None:
+    """Count also what goes past SQLAlchemy to PyMySQL, by cursors of its connections."""
+    inside = False
+
+    def begins(*_: object) -> None:
+        nonlocal inside
+        inside = True
+
+    def ended(*_: object) -> None:
+        nonlocal inside
+        inside = False
+
+    class Counting(pymysql.cursors.Cursor):
+        def execute(self, query: Any, args: Any = None) -> Any:
+            if not inside:
+                statement(None, None, query, args)
+            return super().execute(query, args)
+
+    def lent(connection: Any, *_: object) -> None:
+        ended()  # whatever failed before
+        connection.cursorclass = Counting
+
+    sqlalchemy.event.listen(engine, "before_cursor_execute", begins)
+    sqlalchemy.event.listen(engine, "after_cursor_execute", ended)
+    sqlalchemy.event.listen(engine, "checkout", lent)
 
 
 def _embedded(store: Any, sent: Callable[[int], None]) -> None:
