@@ -137,6 +137,10 @@ _MOVES = {
         f'[moved("Reading", {_DAYS}), moved("Head", Drop("rounds"))]',
         ["its source lives by its parts alone, and another move has the same source"],
     ),
+    "to where gateways alone are followed": (
+        f'[moved("Round", {_ROUNDS}, at=At("wide", WIDE, layout="row"))]',
+        ["wide"],
+    ),
     "put together": (
         '[moved("Day", Bucket("games", by={"n": "n"}, keep="id"))]',
         ["it puts blocks of the source together"],
@@ -151,10 +155,13 @@ def test_a_plan_says_which_regrouping_can_be_followed(
     with closing(sqlite3.connect(tmp_path / "here.db")) as here:
         here.execute("CREATE TABLE games (id text PRIMARY KEY, n int)")
     shop = Shop(tmp_path, {"here": urls(None, "here"), "there": urls(None, "there")})
+    if "wide" in _MOVES[name][0]:
+        shop = Shop(tmp_path, {"here": urls(None, "here"), "wide": urls("cassandra", "")})
     moves, refused = _MOVES[name]
-    shop.script(f"""def moved(cls, *evolve):
-    return Move(cls, of="Game", source=At("here", tables("games")), target=At("there", cls.lower()),
-                evolve=list(evolve))
+    shop.script(f"""WIDE = {kit.fresh("rounds")!r}
+def moved(cls, *evolve, at=None):
+    return Move(cls, of="Game", source=At("here", tables("games")),
+                target=at or At("there", cls.lower()), evolve=list(evolve))
 moves = {moves}""")
     with shop.open() as project:
         plan = commands.plan(project, "0001", live=True)
