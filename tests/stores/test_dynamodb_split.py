@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from migrator import At, item
-from migrator.errors import Refused, Transient
+from migrator.errors import DamagedBlock, Refused, Transient
 from migrator.exchange import TooMuch, exchanges_alone
 from migrator.journal import Touches
 from migrator.model.block import Address, Aggregate, Block, Patch, cut
@@ -182,6 +182,31 @@ def test_what_a_writer_is_making_large_is_waited_for_and_then_cleared(
     monkeypatch.setattr(transacting, "STANDS", 0.0)
     assert games.exchange("a", game(SMALL, "bob"), None)
     assert (read(games), lies(games)) == (None, (False, False))
+
+
+@pytest.mark.parametrize("new", _SIZES)
+@pytest.mark.parametrize("beside", [False, True])
+def test_what_can_not_be_read_is_replaced_whole(
+    games: SplitCollection, plain: Any, new: int, beside: bool
+) -> None:
+    table = games.at.collection
+    # Two attributes stand for one field.
+    twice = {
+        "moves": {"S": "x"}, "%6Doves": {"S": "y"},
+        "_migrator": {"M": {"names": {"SS": ["%6Doves"]}}},
+    }  # fmt: skip
+    if beside:
+        games.write([game(LARGE)])
+        entry = {"pk": {"S": "a"}, "sk": {"S": "rounds[0]"}, **twice}
+        plain.put_item(TableName=f"{table}.large", Item=entry)
+    else:
+        plain.put_item(TableName=table, Item={"id": {"S": "a"}, **twice})
+    with pytest.raises(DamagedBlock):
+        games.read(["a"])
+    after = game(new) if new else None
+    games.replace("a", after)
+    assert read(games) == (None if after is None else after.entries)
+    assert lies(games) == (new == SMALL, new == LARGE)
 
 
 # ---------------------------------------------------------------- followed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -195,13 +195,22 @@ class ItemCollection(Live):
         made = {"TableName": self._table.name, "Item": msgspec.Raw(raw)}
         return {"Put": made | self._unchanged(block.id, None)}
 
+    def replacement(self, item: Item, block: Block) -> dict[str, Any]:
+        """The action that puts a block in the place of an item which still is what was read. Raises
+        TooMuch, DoesNotFit."""
+        new, raw = self._shape.encode(block)
+        made = {"TableName": self._table.name, "Item": msgspec.Raw(raw)}
+        return {"Put": made | self._unchanged(block.id, item, new)}
+
     def absence(self, id: Value) -> dict[str, Any]:
         """The action that holds where a key has no item."""
         at = {"TableName": self._table.name, "Key": self._at(id)}
         return {"ConditionCheck": at | self._unchanged(id, None)}
 
-    def _unchanged(self, id: Value, item: Item | None) -> dict[str, Any]:
-        return unchanged(item, {}, self._table.options.hash.name, id, self._where)
+    def _unchanged(
+        self, id: Value, item: Item | None, new: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        return unchanged(item, new or {}, self._table.options.hash.name, id, self._where)
 
     def _at(self, id: Value) -> Item:
         return {self._table.options.hash.name: self._shape.key(id)[0]}

@@ -437,6 +437,10 @@ class GatheredCollection(Live):
             )
         return self.transactor.exchange(id, held, change)
 
+    def replace(self, id: Value, change: Block | None) -> None:
+        """Put a whole block, or remove it, in one transaction, whatever lies there."""
+        self.transactor.replace(id, change)
+
     # ------------------------------------------------------------ what fits
 
     def size(self, block: Block) -> int:

@@ -267,6 +267,10 @@ class SplitCollection:
         """Change a block that still is ``held``, wherever it lies and comes to lie."""
         return self._transactor.exchange(id, held, change)
 
+    def replace(self, id: Value, change: Block | None) -> None:
+        """Put a whole block, or remove it, in one transaction, whatever lies there."""
+        self._transactor.replace(id, change)
+
     # ------------------------------------------------------------ following
 
     def journal(self, name: str) -> Journal:

@@ -42,6 +42,33 @@ class SplitTransactor:
                 return done
         raise Transient(f"{show(id)}: others keep writing it", where=self._where)
 
+    def replace(self, id: Value, change: Block | None) -> None:
+        """Put a whole block, or remove it, whatever lies there: also what can't be read."""
+        small = change is not None and not self._small.is_large(change)
+        for _ in range(_TRIES):
+            item = self._small.lying(id)
+            place, seen = self._large.look(id)
+            if item is None and seen is None and change is None:
+                return
+            if item is not None and seen is not None:
+                self._clear(id, place, seen)
+                continue
+            self._large.transactor.wait_for_others(id, place, seen)
+            if change is not None and small:
+                put = self._small.creation
+                of_item = put(change) if item is None else self._small.replacement(item, change)
+            else:
+                of_item = self._small.absence(id) if item is None else self._small.removal(id, item)
+            if self._sent(id, place, seen, of_item, change):
+                return
+        raise Transient(f"{show(id)}: others keep writing it", where=self._where)
+
+    def _clear(self, id: Value, place: Place, beside: Seen) -> None:
+        """Remove what lies beside an item once it has stood there for long: it is of one who is
+        making the block large in several steps, or who was stopped in that."""
+        self._large.transactor.wait_while(id, place, beside.items)
+        self._large.delete([Address(id)])
+
     def _of_small(self, id: Value, item: Item, held: Block | None, change: Change) -> bool | None:
         """Change a block that is an item; None where it is to be looked at anew."""
         found = self._small.block(id, item)
@@ -55,9 +82,7 @@ class SplitTransactor:
         # What lies beside would come to light where the server sweeps the item.
         place, beside = self._large.look(id)
         if beside is not None:
-            # Of one who is making it large in several steps, or who was stopped in that.
-            self._large.transactor.wait_while(id, place, beside.items)
-            self._large.delete([Address(id)])
+            self._clear(id, place, beside)
             return None
         if new is not None and stays:
             return self._small.turned(id, item, new) or None

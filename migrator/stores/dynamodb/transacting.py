@@ -69,6 +69,22 @@ class Transactor:
                 return True
         raise Transient(f"{show(id)}: others keep writing it", where=self._where)
 
+    def replace(self, id: Value, change: Block | None) -> None:
+        """Put a whole block, or remove it, whatever lies there: also what can't be read."""
+        place = self._places.of_id(id)
+        if place is None:
+            raise self._shape.unfit(id, "the key alone does not say where it lies")
+        for _ in range(_TRIES):
+            seen = self._look(place)
+            self.wait_for_others(id, place, seen)
+            if change is None and seen is None:
+                return
+            version = drawn()
+            left = None if change is None else version
+            if self.send(id, place, self.actions(id, place, seen, change, version), left):
+                return
+        raise Transient(f"{show(id)}: others keep writing it", where=self._where)
+
     def wait_for_others(self, id: Value, place: Place, seen: Seen | None) -> None:
         """Raise Transient while a change in several steps is under way, as plain writes are."""
         head = None if seen is None else seen.head
