@@ -53,7 +53,10 @@ class Live:
 
     def swaps(self, times: int, terms: SwapTerms) -> None:
         """Cut over and roll back so many times, and print what it took."""
-        pauses: dict[str, list[float]] = {"cut-over": [], "rollback": []}
+        pauses: dict[str, list[float]] = {
+            "cut-over": [], "without a swap, at the target": [],
+            "rollback": [], "without a swap, at the source": [],
+        }  # fmt: skip
         application = self.application
         try:
             with application, self.pair.shop.open() as project:
@@ -64,10 +67,14 @@ class Live:
                         swap(project, "0001", swap=terms)
                         application.go_on_for(0.15)
                         pauses[word].append(application.longest * 1000)
+                        application.longest = 0.0
+                        application.go_on_for(0.4)
+                        where = "without a swap, at the " + application.primary
+                        pauses[where].append(application.longest * 1000)
         finally:  # also of those that were done where it is interrupted
             for word, took in pauses.items():
                 middle, most = statistics.median(took), max(took)
-                print(f"   {word}: pause at 4 writers, {len(took)} times: ", end="")
+                print(f"   {word}: longest wait of 4 writers, {len(took)} times: ", end="")
                 print(f"median {middle:.0f} ms, most {most:.0f} ms", flush=True)
 
     def _arrives(self, number: int) -> float:
