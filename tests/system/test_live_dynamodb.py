@@ -16,6 +16,7 @@ import pytest
 from migrator import commands
 from migrator.engine.swap import SwapTerms
 from migrator.gateway import Gateway
+from migrator.model.phase import Phase
 from migrator.stores.dynamodb.split import SplitCollection
 from tests.contract import servers as own
 from tests.contract.feeds_dynamodb import client
@@ -162,6 +163,7 @@ def test_a_block_goes_from_table_to_table_while_it_is_followed(tmp_path: Path) -
         for key, rounds in (("grows", []), ("shrinks", [first]), ("goes", [first])):
             games.put(key, {"id": key, "rounds": rounds})
         gateway.begin(project)
+        until(lambda: games._here.follower.standing.phase is Phase.SHADOW_READ, _LONG)
         with gateway.mirroring(config):
             games.append("grows", "rounds", first, wait=True)
             games.update("shrinks", remove=["rounds[0]"], wait=True)
