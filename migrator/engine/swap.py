@@ -270,7 +270,7 @@ def _catch_up(mirror: Mirror, terms: SwapTerms) -> None:
                 hint="try again when the applications write less, or allow more: --lag SECONDS",
             )
         for lane in mirror.lanes:
-            while lane.turn(mirror.run.primary, 0.02, hurry=True) and lane.lag > terms.lag:
+            while lane.turn(mirror.run.primary, 0.02) and lane.lag > terms.lag:
                 mirror.scene.check()
         scanning = any(lane.scanning for lane in mirror.lanes)
         good = good + 1 if mirror.lag() <= terms.lag and not scanning else 0
@@ -317,7 +317,7 @@ def _drain(
         while not lane.has_mark(old, mark):
             mirror.scene.check()
             check()
-            lane.turn(old, 0.05, hurry=True)
+            lane.turn(old, 0.05)
         lane.drained(old, check)
 
 
