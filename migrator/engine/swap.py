@@ -86,13 +86,13 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
     try:
         mirror.epochs.arm()
         mirror.holders.arm(denied=_denied(mirror, old))
-        # What may take its time comes before the catching up: the writers go on meanwhile.
+        # What takes its time comes before the catching up: the writers go on meanwhile.
         for fence in _fences(mirror, old):
             if isinstance(fence, Staged):
                 fence.prepare(terms.bound)
+        _catch_up(mirror, terms)
         for lane in mirror.lanes:
             mirror.scene.retry(lane.side(to).settle)
-        _catch_up(mirror, terms)
         began = time.monotonic()
         mirror.scene.run = mirror.live.raise_fence(mirror.run)
         reached("swap.raised")
