@@ -71,8 +71,9 @@ class Watch:
         return {each["name"]: each for each in seen if each["state"] == "running"}
 
     def deaths(self) -> list[Death]:
-        lines = (self.folder / "deaths").read_text().splitlines()
-        return [Death(**json.loads(line)) for line in lines]
+        # A long one may be seen while it is written: its end is there last.
+        whole, _, _ = (self.folder / "deaths").read_text().rpartition("\n")
+        return [Death(**json.loads(line)) for line in whole.splitlines()]
 
     def trouble(self, name: str) -> str:
         """Why the server could not be started again; empty where that was not tried."""
@@ -97,6 +98,12 @@ class Watch:
             if done.returncode:
                 (self.folder / f"trouble-{name}").write_text(done.stderr.strip() or "up failed")
             return not done.returncode
+
+    def wait(self) -> None:
+        """Until no server that died is being started: what begins before that would fail by it."""
+        for name in {death.name for death in self.deaths()}:
+            with self._held(name):
+                pass
 
     def revive_all(self) -> None:
         for name, seen in self.running.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -81,6 +82,26 @@ def test_who_finds_a_server_dead_at_once_has_it_started_once(redis: Sandbox) -> 
         death = watch.deaths()[-1]
         assert (death.name, death.pid) == ("redis", pid)
         assert any("crashed by signal: 11" in line for line in death.said)
+
+
+def test_a_death_that_is_still_being_written_is_none_yet(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, os.environ)
+    told = json.dumps({"name": "redis", "pid": 1, "said": []})
+    (tmp_path / "deaths").write_text(f"{told}\n{told[:20]}")
+    assert [death.pid for death in watch.deaths()] == [1]
+
+
+def test_what_begins_waits_for_a_server_that_is_being_started(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, os.environ)
+    (tmp_path / "deaths").touch()
+    watch.wait()
+    (tmp_path / "deaths").write_text(json.dumps({"name": "redis", "pid": 1, "said": []}) + "\n")
+    with ThreadPoolExecutor(1) as pool:
+        with watch._held("redis"):
+            waits = pool.submit(watch.wait)
+            with pytest.raises(TimeoutError):
+                waits.result(0.1)
+        waits.result(60)
 
 
 def test_only_what_ran_and_is_ours_is_started_again(redis: Sandbox) -> None:

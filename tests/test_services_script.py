@@ -1,5 +1,6 @@
 """scripts/services, tried on ports and in a folder of its own."""
 
+import itertools
 import json
 import os
 import random
@@ -46,7 +47,9 @@ NAMES = tuple(name for name in services.SERVICES if name != "cassandra")
 class Sandbox:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.ports = {name: free_ports(services.SERVICES[name].ports) for name in NAMES}
+        with ExitStack() as held:
+            # All are held until the last is found: no two servers may be given the same.
+            self.ports = {name: free_ports(services.SERVICES[name].ports, held) for name in NAMES}
         self.env = {"MIGRATOR_SERVICES_DIR": str(folder)}
         self.env |= {f"MIGRATOR_{n.upper()}_PORT": str(port) for n, port in self.ports.items()}
 
@@ -74,16 +77,17 @@ class Sandbox:
         return self.look(name)
 
 
-def free_ports(count: int) -> int:
-    """The first of so many in a row, where the system gives none to clients."""
+def free_ports(count: int, held: ExitStack) -> int:
+    """The first of so many in a row, where the system gives none to clients; ``held`` has them."""
     while True:
         first = random.randrange(27_000, 32_000)  # below are servers of other tests
-        with ExitStack() as held:
+        with ExitStack() as found:
             try:
                 for port in range(first, first + count):
-                    held.enter_context(socket.create_server(("127.0.0.1", port)))
+                    found.enter_context(socket.create_server(("127.0.0.1", port)))
             except OSError:
                 continue
+            held.enter_context(found.pop_all())
             return first
 
 
@@ -117,6 +121,16 @@ def stranger(sandbox: Sandbox) -> Iterator[subprocess.Popen[bytes]]:
     yield process
     process.kill()
     process.wait()
+
+
+def test_no_two_servers_are_given_the_same_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twice = (port for first in itertools.count(31_000) for port in (first, first))
+    monkeypatch.setattr(random, "randrange", lambda *_: next(twice))
+    ports = Sandbox(tmp_path).ports
+    taken = [ports[name] + n for name in NAMES for n in range(services.SERVICES[name].ports)]
+    assert len(taken) == len(set(taken))
 
 
 def alive(pid: int) -> bool:
@@ -329,7 +343,9 @@ def test_a_cluster_can_move_to_other_ports_and_keeps_what_it_holds(sandbox: Sand
     first = sandbox.ports["rediscluster"]
     assert [client_says(first, "SET", f"key{n}", str(n)) for n in range(9)] == ["OK"] * 9
     assert sandbox.run("down", "rediscluster").returncode == 0
-    sandbox.ports["rediscluster"] = elsewhere = free_ports(2 * services.NODES)
+    with ExitStack() as held:
+        elsewhere = free_ports(2 * services.NODES, held)
+    sandbox.ports["rediscluster"] = elsewhere
     sandbox.env["MIGRATOR_REDISCLUSTER_PORT"] = str(elsewhere)
 
     sandbox.running("rediscluster")

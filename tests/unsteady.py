@@ -30,6 +30,8 @@ def _deaths() -> list[revival.Death]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if watch := revival.current():
+        watch.wait()
     item.stash[_before] = len(_deaths())
 
 
