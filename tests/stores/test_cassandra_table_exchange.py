@@ -10,12 +10,12 @@ import pytest
 
 from migrator import projection
 from migrator.errors import DoesNotFit, Refused, Transient
-from migrator.exchange import Exchanging, exchanges_alone
+from migrator.exchange import Change, Exchanging, exchanges_alone
 from migrator.model import value as v
 from migrator.model.block import Block, Patch
 from migrator.model.value import Int64
 from migrator.ports import Collection, Store
-from migrator.stores.cassandra import transactions
+from migrator.stores.cassandra import table_exchange, transactions
 from tests.stores.test_cassandra_exchange import HOUR, exchange, until_it_may
 from tests.stores.test_cassandra_table import block, fresh, made, place, plain, raw, store
 
@@ -100,6 +100,24 @@ def test_a_row_ends_with_its_cells(games: Collection, plain: Any) -> None:
         time.sleep(0.05)
     assert exchange(games, "a", None, held)
     assert read(games) == held
+
+
+NEW = block("a", id="a", n=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "after"), [(NEW, NEW), (Patch("a", NEW.entries), None), (None, None)]
+)
+def test_what_has_ended_is_changed_also_before_the_server_sweeps_it(
+    games: Collection, monkeypatch: pytest.MonkeyPatch, change: Change, after: Block | None
+) -> None:
+    """Until then it is read; else who writes there is told that others keep writing it."""
+    held = block("a", int(time.time() * 1000) + 86_400_000, id="a", n=1, note="one")
+    assert exchange(games, "a", None, held)
+    monkeypatch.setattr(table_exchange, "ended", lambda expires: expires == held.expires)
+    assert not exchange(games, "a", NEW, change)
+    assert exchange(games, "a", read(games), change)
+    assert read(games) == after
 
 
 def test_a_table_of_others_needs_the_column(store: Store, plain: Any) -> None:

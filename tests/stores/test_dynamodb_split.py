@@ -146,6 +146,20 @@ def test_an_item_that_is_to_end_has_nothing_beside(
         games.drop()
 
 
+def test_entries_of_a_block_that_becomes_small_meanwhile_are_found(
+    games: SplitCollection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert games.exchange("a", None, game(LARGE))
+    small, beside = game(SMALL, "bob"), games._large.read_entries
+
+    def late(*what: Any) -> object:
+        assert games.exchange("a", game(LARGE), small)
+        return beside(*what)
+
+    monkeypatch.setattr(games._large, "read_entries", late)
+    assert games.read_entries("a", [""]) == {"": small.entries[""]}
+
+
 def test_an_update_makes_it_large_or_small(games: SplitCollection) -> None:
     held = game(SMALL)
     assert games.exchange("a", None, held)

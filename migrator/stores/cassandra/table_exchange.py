@@ -126,7 +126,7 @@ class TableExchanger:
                 raise
             return _Lying(self, id, key, values, None, version, damaged=True)
         other = None if encode(block.id) == encode(id) else block.id
-        there = None if other is not None or ended(block.expires) else block
+        there = None if other is not None else block
         return _Lying(self, id, key, values, there, version, other)
 
     def later(self, values: Values) -> bool:
@@ -158,7 +158,9 @@ class _Lying:
 
     @property
     def there(self) -> bool:
-        return self.block is not None or self.damaged
+        # What has ended lies there, and is read, until the server sweeps it.
+        lasting = self.block is not None and not ended(self.block.expires)
+        return lasting or self.damaged
 
     @property
     def drawn(self) -> bool:

@@ -109,7 +109,7 @@ LAYOUTS = {
         costs={
             "get": Cost(3, "the key; of a large block also beside", least=1),
             "get_entries": Cost(
-                3, "the key and the names of the entries; of a large block also beside", least=1
+                4, "the key and the names of the entries; of a large block also beside", least=1
             ),
             "put": Cost(
                 7,

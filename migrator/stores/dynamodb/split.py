@@ -139,6 +139,8 @@ class SplitCollection:
         found = self._small.read_entries(id, paths)
         if found is None and self._headed([id]):
             found = self._large.read_entries(id, paths)
+            if found is None:  # One that became small in between has its item by now.
+                found = self._small.read_entries(id, paths)
         return found
 
     def sample(self, size: int) -> list[Block]:
