@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import signal
@@ -118,3 +119,11 @@ def test_the_pages_taken_from_the_code_are_up_to_date() -> None:
     script = ROOT / "scripts" / "references.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_benchmark_can_be_started() -> None:
+    """No test runs them, and they share helpers."""
+    names = [path.stem for path in (ROOT / "tests" / "benchmarks").glob("[a-z]*.py")]
+    assert "live" in names
+    for name in names:
+        importlib.import_module(f"tests.benchmarks.{name}")

@@ -23,16 +23,9 @@ from migrator import commands
 from migrator.errors import Waiting
 from migrator.gateway import Gateway
 from migrator.model.phase import Phase
-from tests.benchmarks import live, machine
-from tests.benchmarks.gateway import (
-    TABLE,
-    Call,
-    game,
-    keyspace,
-    of_cassandra,
-    of_tables,
-    settled,
-)
+from tests.benchmarks import clients, machine
+from tests.benchmarks.gateway import TABLE, Call, game, of_cassandra, of_tables, settled
+from tests.benchmarks.pairs import databases
 from tests.benchmarks.sides import Side
 from tests.contract import servers
 from tests.contract.feeds_dynamodb import client
@@ -118,7 +111,7 @@ def measure(
 
 
 def from_postgresql(root: Path, calls: int, games: int) -> None:
-    with live.databases() as (sql, docs), of_tables(sql, games) as hand:
+    with databases("postgresql", "mongodb") as (sql, docs), of_tables(sql, games) as hand:
         shop = Shop(root, {"sql": sql, "docs": docs})
         shop.script(
             f"move = Move('Game', target=At('docs', '{TABLE}'), source=At('sql', tables('{TABLE}', "
@@ -137,7 +130,7 @@ def from_cassandra(root: Path, calls: int, games: int) -> None:
         found = items.get_item(TableName=table, Key={"id": {"S": key}}, ConsistentRead=True)
         return {name: plain.deserialize(held) for name, held in found.get("Item", {}).items()}
 
-    with keyspace() as url, of_cassandra(games) as hand:
+    with clients.keyspace() as url, of_cassandra(games) as hand:
         shop = Shop(root, {"rows": url, "items": servers.dynamodb()})
         shop.script(
             f"move = Move('Game', target=At('items', '{table}', ['/Game/*/*'], item('id')), "

@@ -138,7 +138,7 @@ def test_what_may_have_been_written_before_a_swap_is_told_as_unknown(
 
         writing = threading.Thread(target=write)
         writing.start()
-        begun.wait()
+        assert begun.wait(60)
         owner.hold()
         owner.flip("target")
         owner.release()
