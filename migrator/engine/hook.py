@@ -37,11 +37,16 @@ def refuse_wrong(hook: str) -> None:
         return
     try:
         parts = urlsplit(hook)
-        there = parts.hostname and parts.port != 0
+        # HTTP carries no others; said here, it does not come up when writes are to be stopped.
+        plain = hook.isascii() and hook.isprintable() and " " not in hook
+        there = plain and parts.hostname and parts.port != 0
     except ValueError:
         there = None
     if not there:
-        raise Refused("the hook is no address that can be called")
+        raise Refused(
+            "the hook is no address that can be called",
+            hint="write it as http://HOST:PORT/PATH or https://..., in ASCII and without spaces",
+        )
     if parts.username is not None or parts.password is not None:
         raise Refused(
             "the hook's address holds a password, and it would stand in the log of the run",
@@ -92,7 +97,7 @@ def _post(address: str, event: str, facts: Mapping[str, str], seconds: float) ->
     parts = urlsplit(address)
     body = json.dumps({"event": event, **facts}).encode()
     headers = {"Content-Type": "application/json"}
-    if token := os.environ.get(TOKEN):
+    if token := os.environ.get(TOKEN, "").strip():  # a secret's file often ends with a new line
         headers["Authorization"] = f"Bearer {token}"
     found: list[tuple[int, str] | BaseException] = []
 
@@ -101,6 +106,8 @@ def _post(address: str, event: str, facts: Mapping[str, str], seconds: float) ->
             found.append(_ask(parts, body, headers, seconds))
         except (OSError, http.client.HTTPException) as error:
             found.append(error)
+        except ValueError:  # it quotes the secret
+            found.append(Refused(f"HTTP can't carry its address, or what {TOKEN} holds"))
 
     # By a thread, for the driver's limit is one of each look at its socket, not of the whole.
     asking = threading.Thread(target=ask, name="hook", daemon=True)

@@ -66,7 +66,7 @@ def test_a_swap_stops_writes_and_lets_them_go_on_over_http(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     application = Application()
-    monkeypatch.setenv(hook.TOKEN, "s3cret")
+    monkeypatch.setenv(hook.TOKEN, "s3cret\n")
     with (
         application.serving() as address,
         commands.Project(make_project(tmp_path), "test") as project,
@@ -102,7 +102,24 @@ def test_an_address_that_does_not_answer_in_time_has_not_done_it() -> None:
         hook.call(address, "fence", FACTS, 60.0)
 
 
-@pytest.mark.parametrize("address", ["http://", "http://shop:x/", "https://me:pass@shop/writes"])
+@pytest.mark.parametrize("secret", ["s3\ncret", "s3\N{RIGHT SINGLE QUOTATION MARK}cret"])
+def test_a_secret_that_no_header_carries_is_told_of_and_not_shown(
+    secret: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(hook.TOKEN, secret)
+    with Application().serving() as address, pytest.raises(Transient, match=hook.TOKEN) as told:
+        hook.call(address, "fence", FACTS, 60.0)
+    assert "s3" not in str(told.value)
+    assert "s3" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://", "http://shop:x/", "https://me:pass@shop/writes", "http://shop/a b?key=pass@",
+        "http://shop/\N{LATIN SMALL LETTER A WITH DIAERESIS}",
+    ],
+)  # fmt: skip
 def test_an_address_that_can_not_be_kept_is_refused_at_once(address: str) -> None:
     with pytest.raises(Refused, match="the hook") as refused:
         SwapTerms(hook=address)
