@@ -15,8 +15,10 @@ from migrator.state import Pace
 # How often to look what was said: it is obeyed within a second.
 LOOK_EVERY = 0.25
 WAIT = 0.05
-# For how long the copy rests after a page beside an application that writes, by what the page took.
+# For how long the copy rests after a page beside an application that writes, by what the page took;
+# and at most, for a page that waited until a store answered again cost the application nothing.
 _REST = 3.0
+_LONGEST_REST = 5.0
 
 
 class Throttle:
@@ -66,7 +68,7 @@ class Throttle:
         since the page before, most of the time is left to it, unless somebody said how fast."""
         with self._lock:
             if touched != self._touched:
-                self._rests = self._clock() + _REST * seconds
+                self._rests = self._clock() + min(_REST * seconds, _LONGEST_REST)
             self._touched = touched
 
     def wait(self, check: Callable[[], None]) -> None:

@@ -63,6 +63,14 @@ def test_most_of_the_time_is_left_to_an_application_that_writes() -> None:
     assert throttle.ready(), "somebody said how fast"
 
 
+def test_after_a_page_that_waited_long_for_a_store_a_copy_soon_goes_on() -> None:
+    copier = Copier(Pace())
+    copier.throttle.yields(600.0, touched=1)
+    assert not copier.throttle.ready()
+    copier.now += 10.0
+    assert copier.throttle.ready()
+
+
 def test_a_copy_that_nobody_writes_beside_does_not_rest() -> None:
     copier = Copier(Pace())
     for _ in range(3):
