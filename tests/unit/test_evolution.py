@@ -480,6 +480,9 @@ def test_what_is_born_later_comes_back_with_the_default() -> None:
     old = Aggregate(1, {"r": [{"s": 2}, {}]})
     assert drop.backward(new, old).value == {"r": [{"s": 2}, {}, {"s": [1]}]}
     assert drop.backward(new, None).value == {"r": [{"s": [1]}] * 3}
+    empty = Drop("r", default=[])
+    assert empty.describe() == "drop r, [] for what is born later"
+    assert "only" not in empty.laws.remark
 
 
 DROPS = [case for case in CASES if isinstance(case.evolution, Drop) and "ABSENT" in repr(case)]

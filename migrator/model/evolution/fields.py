@@ -276,12 +276,16 @@ class Drop(Evolution):
         above = self._place[0]
         also = " or the archive" if self.archive else ""
         remark = f"{self.path} comes back only where the old side{also} still holds the key"
+        if self.default is not ABSENT:
+            remark = f"{self.path} comes back where the old side still holds the key, else that does"
         if Any_.ELEMENT in above:
             remark += ", and goes to the element of the same position"
         return Laws(remark=remark)
 
     def describe(self) -> str:
-        told = "" if self.default is ABSENT else f", {show(self.default)} for what is born later"
+        told = ""
+        if self.default is not ABSENT:
+            told = f", {show(self.default) or repr(self.default)} for what is born later"
         return f"drop {self.path}" + (" (archived)" if self.archive else "") + told
 
     @property
