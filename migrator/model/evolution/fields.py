@@ -275,9 +275,10 @@ class Drop(Evolution):
     def laws(self) -> Laws:
         above = self._place[0]
         also = " or the archive" if self.archive else ""
-        remark = f"{self.path} comes back only where the old side{also} still holds the key"
-        if self.default is not ABSENT:
-            remark = f"{self.path} comes back where the old side still holds the key, else that does"
+        only = "only " if self.default is ABSENT else ""
+        remark = f"{self.path} comes back {only}where the old side{also} still holds the key"
+        if not only:
+            remark += ", else the default does"
         if Any_.ELEMENT in above:
             remark += ", and goes to the element of the same position"
         return Laws(remark=remark)
