@@ -128,6 +128,11 @@ def request(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     return call(*args, **kwargs) if retry is None else retry(call, *args, **kwargs)
 
 
+def insisted(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """As ``request``, of what has to be known also where nobody repeats the call that asks."""
+    return (_under_way.get() or Retry())(call, *args, **kwargs)
+
+
 def again(error: Transient, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """As ``request``, for one that was sent already, among others, and failed so."""
     retry = _under_way.get()

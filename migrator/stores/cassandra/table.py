@@ -22,7 +22,7 @@ from migrator.model.path import child
 from migrator.model.rules import Entries
 from migrator.model.value import Value, show
 from migrator.ports import Held, Json, Observer, Page, Statistics
-from migrator.retry import request
+from migrator.retry import insisted, request
 from migrator.stores.cassandra import table_ddl as ddl
 from migrator.stores.cassandra import table_facts as facts
 from migrator.stores.cassandra.live import Live
@@ -418,8 +418,11 @@ class TableCollection(Live, TableReading):
 
     @cached_property
     def _planned(self) -> Rows:
-        """How blocks will lie, also before the table is made."""
-        shape = shape_of(self._spec, self._info(self._spec.table), self.where)
+        """How blocks will lie, also before the table is made.
+
+        Whoever judges values asks for it, as a rule between two calls that are repeated.
+        """
+        shape = shape_of(self._spec, insisted(self._info, self._spec.table), self.where)
         return self._rows_of(shape)
 
     def needs_tag(self, value: Value) -> Held | None:
