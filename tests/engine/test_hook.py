@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,8 +99,14 @@ def test_an_address_that_does_not_answer_in_time_has_not_done_it() -> None:
         application.silent.clear()
         with pytest.raises(Waiting, match=r"did not end within 0\.2 s at fence"):
             hook.call(address, "fence", FACTS, 0.2)
-    with pytest.raises(Transient, match="can't be asked at fence"):
-        hook.call(address, "fence", FACTS, 60.0)
+
+
+def test_an_address_that_nobody_answers_at_is_told_of() -> None:
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # and does not listen; nobody else gets the port meanwhile
+        address = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
+        with pytest.raises(Transient, match="can't be asked at fence"):
+            hook.call(address, "fence", FACTS, 60.0)
 
 
 @pytest.mark.parametrize("secret", ["s3\ncret", "s3\N{RIGHT SINGLE QUOTATION MARK}cret"])
