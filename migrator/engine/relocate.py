@@ -17,7 +17,7 @@ from typing import TypeAlias
 from migrator.engine.locator import Locator
 from migrator.engine.points import reached
 from migrator.engine.reconcile import Done, Reconciler
-from migrator.errors import DoesNotFit, Refused, Terminal
+from migrator.errors import DoesNotFit, Terminal
 from migrator.journal import OTHER, Touch
 from migrator.model.block import Address, Block, join
 from migrator.model.canonical import encode
@@ -25,10 +25,9 @@ from migrator.model.diff import same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.ports import Collection
-from migrator.route import Unread
+from migrator.route import NOT_MADE, Unread
 from migrator.state import quarantine_key
 
-UNFIT = (CorruptBlock, DoesNotFit, Refused)
 # What the mirror must hold, by the key of the source that makes it, and by its own.
 Made: TypeAlias = dict[bytes, dict[bytes, Block]]
 
@@ -194,7 +193,7 @@ class Relocator(Reconciler):
                 raise CorruptBlock(each.block.reason)
             else:
                 each.now = Keys.of(self.route.sources(each.block))
-        except UNFIT as error:
+        except NOT_MADE as error:
             each.refuse(error)
             each.damaged = isinstance(error, CorruptBlock)
             if primary == "target" or each.damaged:
@@ -231,7 +230,7 @@ class Relocator(Reconciler):
                     if encode(made.id) == encode(owner.key) and same_block(made, owner.block):
                         return old
                 before = join(old)
-            except UNFIT:
+            except NOT_MADE:
                 pass  # it never reached the target, and is replaced
         back = self.route.returned(owner.block, before)
         if encode(back.id) != encode(key):
@@ -266,7 +265,7 @@ class Relocator(Reconciler):
         for form, owner in list(batch.owners.items()):
             try:
                 want[form] = wanted(form, owner)
-            except UNFIT as error:
+            except NOT_MADE as error:
                 owner.refuse(error)
         return {form: new for form, new in want.items() if batch.owners[form].refused is None}
 
@@ -406,4 +405,4 @@ class Relocator(Reconciler):
             self.locator.put(changed)
 
 
-__all__ = ["UNFIT", "Batch", "Keys", "Led", "Made", "Relocator"]
+__all__ = ["Batch", "Keys", "Led", "Made", "Relocator"]

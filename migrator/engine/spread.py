@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from migrator.engine.reconcile import Reconciler
-from migrator.engine.relocate import UNFIT, Batch, Led, Made, Relocator
+from migrator.engine.relocate import Batch, Led, Made, Relocator
 from migrator.engine.work import Scene
 from migrator.errors import DoesNotFit, Terminal
 from migrator.model.block import Block, join
 from migrator.model.canonical import encode
 from migrator.model.diff import same_block
 from migrator.model.value import Value
-from migrator.route import Route, beside
+from migrator.route import NOT_MADE, Route, beside
 from migrator.state import LiveState, quarantine_key
 
 
@@ -56,7 +56,7 @@ class Spreader(Relocator):
         for form in batch.mirror:
             try:
                 whole = self._whole(batch, form, held[form], fresh)
-            except UNFIT as error:
+            except NOT_MADE as error:
                 self._stays(batch, form, error)
                 continue
             if whole is not None:
@@ -84,7 +84,7 @@ class Spreader(Relocator):
                 if not anew and _same(self._expected(held), blocks):
                     return held
                 before = join(held)
-            except UNFIT:
+            except NOT_MADE:
                 if not self._lives_by_parts:
                     raise
         return self.route.put_together(key, blocks, before, anew)
