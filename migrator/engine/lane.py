@@ -160,14 +160,16 @@ class Lane:
 
         That the re-scan is needed is noted before anything else: a crash in between does not spare
         it. Also where it is the mirror's feed: somebody else may have written there. Between flip
-        and release the sides were equal, and no application writes: what differs is told then.
+        and release the sides were equal, and no application writes: what differs is told then,
+        and still where another feed is lost before the re-scan is done.
         """
         log.warning("feed lost", where=error.where, error=error.what)
         self.scene.control.record(
             self.scene.run.id, "feed lost", cls=self.route.cls, side=side, why=error.what
         )
-        self.scan(tells=self.scene.run.fence == "flipped")
+        self.scan(tells=self.scene.run.fence == "flipped" or None)
         self._suspects.clear()
+        self.reconciler.forget()  # no touch of ours comes any more: it would be somebody else's
         reading = self._readings[side]
         self.scene.retry(reading.journal.drop)
         start = self.scene.retry(reading.journal.prepare)
@@ -276,7 +278,7 @@ class Lane:
             self._readings[side].marks.extend(given.marks)
             self._overheard = given.position or self._overheard
             if given.whole:
-                self.scan(tells=False)
+                self.scan()
             for touch in given.touches:
                 if not self.reconciler.wrote(touch.key):
                     self._strange[encode(touch.key)] = touch

@@ -100,6 +100,10 @@ class Reconciler:
             self._wrote[form] = (times - 1, at)
         return times > 0 and time.monotonic() < at + _OURS
 
+    def forget(self) -> None:
+        """Take no touch for one by a write of our own that was sent before."""
+        self._wrote.clear()
+
     def foreign(
         self, primary: str, touches: Sequence[Touch], side: str, *, tell: bool = False
     ) -> list[Foreign]:

@@ -31,6 +31,7 @@ from tests.protocol.schedule import (
     reach,
     whole_life,
 )
+from tests.protocol.server import Event
 
 SCHEDULES = 4
 
@@ -402,6 +403,54 @@ def test_what_the_application_writes_after_such_a_pause_is_no_foreign_write(
     assert schedule.strangers() == ["Game:0"]
     assert schedule.aside() == ["Game:2"]
     assert world.held("source")["1"] == world.held("target")["1"] == world.history["1"]
+
+
+@pytest.mark.parametrize("what", ["source lost", "target lost", "source emptied"])
+def test_a_re_scan_that_tells_does_so_also_where_a_feed_is_lost_before_its_end(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = _foreign_in_a_blind_pause(monkeypatch)
+    world = schedule.world
+    source = world.servers["source"]
+
+    def emptied() -> None:
+        source.blocks.clear()
+        source.log.append(Event(whole=True))
+
+    world.script["swap.released"] = {
+        "source lost": source.lose_feed,
+        "target lost": world.servers["target"].lose_feed,
+        "source emptied": emptied,
+    }[what]
+
+    assert schedule.ask(Phase.CUT_OVER)
+    schedule.settle()
+
+    assert not world.script, "nothing was lost"
+    assert world.held("source") == world.held("target")
+    assert world.held("target")["0"] < 0  # it has become the truth
+    assert "Game:0" in schedule.strangers()
+
+
+def test_a_foreign_write_is_not_taken_for_our_own_whose_touch_went_with_a_lost_feed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+
+    def meets() -> None:
+        if schedule.control.events(schedule._run, "scanned anew"):
+            world.foreign("target", "0")
+        else:
+            world.script["idle"] = meets
+
+    world.put("0")
+    world.script["mirror.written"] = world.servers["target"].lose_feed
+    world.script["idle"] = meets
+
+    ends_equal(schedule)
+
+    assert schedule.strangers() == ["Game:0"]
 
 
 @pytest.mark.parametrize("step", ["swap.armed", "fence", "swap.drained", "swap.flipped"])
