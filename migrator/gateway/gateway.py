@@ -439,7 +439,10 @@ class Gateway:
         sides = here.sides(here.follower.standing)
         if not sides.mirrored or not sides.route.changes_key or sides.elsewhere:
             return Before(sides.primary_side)
-        held = self._read(here, sides, id)
+        try:
+            held = self._read(here, sides, id)
+        except DamagedBlock:
+            held = None  # where it lay nobody can tell; whether it may be replaced, its write says
         return Before(sides.primary_side, sides.led(sides.primary_side, held))
 
     def _done(self, here: Opened, found: Found, before: Before | None) -> Found:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from migrator import commands
-from migrator.errors import DoesNotFit, Refused, Transient
+from migrator.errors import DamagedBlock, DoesNotFit, Refused, Transient
 from migrator.gateway import Conflict, Gateway, Rekeyed
 from migrator.gateway.follower import Moved
 from migrator.gateway.sending import Sending
@@ -205,6 +207,27 @@ def test_waiting_for_both_sides_waits_until_nothing_is_left_under_the_old_key(
                 pytest.raises(Refused, match="no gateway reads its mirror"),
             ):
                 commands.reads(project, "0001", 0.5)
+
+
+def test_waiting_for_both_sides_does_not_keep_a_damaged_block_from_being_replaced(
+    config: Path,
+) -> None:
+    with commands.Project(config, "test") as project:
+        (route,) = project.routes("0001")
+        route.source.create()
+        begin(project)
+    opened = Gateway.open("Game", config, "test", revision="0001", shape="source", terms=QUICK)
+    with opened as games:
+        until(lambda: games._here.follower.standing.phase is Phase.SHADOW_READ)
+        with mirroring(config):
+            games.put("1", game("a"), wait=True)
+            with closing(sqlite3.connect(config.parent / "old.db", timeout=60)) as plain, plain:
+                (found,) = plain.execute("SELECT id FROM collections WHERE name = 'games'")
+                plain.execute(f"UPDATE entries_{found[0]} SET value = x'c1'")
+            with pytest.raises(DamagedBlock):
+                games.get("1")
+            games.put("1", game("b"), wait=True)
+            until(lambda: held(route.target) == {"b": game("b")})
 
 
 def test_a_service_says_that_the_keys_of_the_other_side_count(owner: Owner) -> None:
