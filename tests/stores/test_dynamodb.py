@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,18 @@ def test_a_block_far_larger_than_an_item(make: Make, server: str) -> None:
     with pytest.raises(DoesNotFit) as caught:
         collection.write([cut_for(collection, "no", {"rounds": [{"text": "ü" * 205_000}]})])
     assert caught.value.key == "no"
+
+
+def test_numbers_are_keys_in_whatever_form_the_server_gives_them(make: Make) -> None:
+    collection = make("Game", ["/Game/*/*"], item("id:N"))
+    blocks = [Block(key, {"a": 1}) for key in (7, Decimal(100), Decimal("2.50"), 1e30, 1e-10)]
+    collection.write(blocks)
+    for block in blocks:
+        found = held(collection, block.id)
+        assert found is not None
+        assert equal(found.id, block.id)
+    collection.write([Block(Decimal(100), {"a": 1}), Block(100, {"a": 2})])  # one key here
+    assert held(collection, 100) == Block(100, {"a": 2})
 
 
 # ---------------------------------------------------------------- several classes, one table

@@ -15,7 +15,7 @@ from migrator.errors import DamagedBlock, Refused, Transient
 from migrator.exchange import TooMuch, exchanges_alone
 from migrator.journal import Touches
 from migrator.model.block import Address, Aggregate, Block, Patch, cut
-from migrator.model.value import Value
+from migrator.model.value import Int64, Value
 from migrator.ports import Json, Store
 from migrator.stores.dynamodb import transacting
 from migrator.stores.dynamodb.split import SplitCollection
@@ -158,6 +158,21 @@ def test_entries_of_a_block_that_becomes_small_meanwhile_are_found(
 
     monkeypatch.setattr(games._large, "read_entries", late)
     assert games.read_entries("a", [""]) == {"": small.entries[""]}
+
+
+@pytest.mark.parametrize("rounds", [SMALL, LARGE])
+def test_a_block_is_found_by_each_of_several_kinds_of_its_key(
+    games: SplitCollection, rounds: int
+) -> None:
+    """As a touch names it whose image does not tell of what kind its key is."""
+    games.write([game(rounds, id=7)])
+    try:
+        found = games.read([7, "7", Int64(7)])
+        assert [None if block is None else block.id for block in found] == [7, 7, 7]
+        for side in (games._small.held, games._large.headed):
+            assert list(side([7, "7"])) in ([7, "7"], [])
+    finally:
+        games.delete([Address(7)])
 
 
 def test_an_update_makes_it_large_or_small(games: SplitCollection) -> None:

@@ -60,6 +60,11 @@ def read_number(text: str) -> int | Decimal:
     return int(number) if isinstance(exponent, int) and exponent >= 0 else number
 
 
+def same_number(text: str) -> str:
+    """The one form of the number behind N, which a server may give otherwise than it was sent."""
+    return _shortest(Decimal(text))
+
+
 def _native_decimal(value: Decimal) -> bool:
     _, digits, exponent = value.as_tuple()
     return type(exponent) is int and exponent < 0 and digits[-1] != 0 and fits_number(value)

@@ -258,24 +258,20 @@ class ItemCollection(Live):
 
     def held(self, ids: Sequence[Value]) -> list[Value]:
         """Those of some keys that have an item."""
-        name, type_ = self._table.options.hash.name, self._table.options.hash.type
-        at = {self._table.key_of(key): (id, key) for id, key in _keyed(name, type_, ids)}
+        at = [self._at(id) for id in ids]
         found = self._table.get_many(
-            [key for _, key in at.values()],
+            {self._table.key_of(key): key for key in at}.values(),
             ProjectionExpression="#k",
-            ExpressionAttributeNames={"#k": name},
+            ExpressionAttributeNames={"#k": self._table.options.hash.name},
         )
-        return [at[self._table.key_of(item)][0] for item in found]
+        there = set(map(self._table.key_of, found))
+        return [id for id, key in zip(ids, at, strict=True) if self._table.key_of(key) in there]
 
     def needs_tag(self, value: Value) -> Held | None:
         return facts.needs_tag(value)
 
     def same_key(self, id: Value) -> Value:
         return keys.same(id, self._table.options.hash.type)
-
-
-def _keyed(name: str, type_: str, ids: Sequence[Value]) -> Iterable[tuple[Value, Item]]:
-    return [(id, {name: keys.hold(id, type_)[0]}) for id in ids]
 
 
 def read_page(table: Table, decode: Decode, range_: Json, position: Json, limit: int) -> Page:

@@ -375,10 +375,11 @@ class GatheredCollection(Live):
     def headed(self, ids: Sequence[Value]) -> list[Value]:
         """Those of some keys under which a head lies, be it that of a block on its way."""
         places = self._shape.places
-        at = {places.of_id(id): id for id in ids}
-        heads = [places.key(place, place.prefix + places.head) for place in at]
+        at = [places.of_id(id) for id in ids]
+        heads = [places.key(place, place.prefix + places.head) for place in dict.fromkeys(at)]
         found = map(places.find, self._table.get_many(heads, **self._key_request()))
-        return [at[each.place] for each in found if each is not None]
+        there = {each.place for each in found if each is not None}
+        return [id for id, place in zip(ids, at, strict=True) if place in there]
 
     def patch(self, patches: Sequence[Patch]) -> None:
         for patch in patches:

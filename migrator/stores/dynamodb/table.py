@@ -12,7 +12,7 @@ import msgspec
 from migrator.errors import Terminal, Transient
 from migrator.ports import Json, Statistics
 from migrator.stores.dynamodb import markers
-from migrator.stores.dynamodb.codec import Av, Item
+from migrator.stores.dynamodb.codec import Av, Item, same_number
 from migrator.stores.dynamodb.edge import NOT_FOUND, Condition, Unsupported, code_of
 from migrator.stores.dynamodb.options import Options
 from migrator.stores.dynamodb.sizes import BATCH_BYTES, BATCH_READS, BATCH_WRITES
@@ -262,7 +262,7 @@ class Table:
     def key_of(self, item: Mapping[str, Av]) -> tuple[str, ...]:
         """The key of an item as something that hashes."""
         return tuple(
-            f"{type_}{held}"
+            f"{type_}{same_number(held) if type_ == 'N' else held}"
             for name in self.options.key_names
             for type_, held in item[name].items()
         )
