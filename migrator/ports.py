@@ -93,7 +93,8 @@ class Cost:
 
     def shown(self) -> str:
         """The number of requests, for a person."""
-        varies = self.least not in (None, self.requests)
+        # Of several tables the cheapest case may take more than the dearest one of a single table.
+        varies = self.least is not None and self.least < self.requests
         text = f"{self.least} to {self.requests}" if varies else f"{self.requests}"
         text += f" + {self.more} for each further table" if self.more else ""
         text += "".join(f" + {more} with {name}" for name, more in self.extra.items())
