@@ -17,7 +17,8 @@ from migrator.model.block import Address, Block, Patch
 from migrator.model.value import Int64, Record, Value
 from migrator.ports import Collection, Stamped, Store, StoreSettings
 from migrator.stores import cassandra
-from tests.contract import servers
+from migrator.stores.cassandra import table_facts
+from tests.contract import meters, servers
 from tests.system import kit
 
 COLUMNS = {"id": "text", "a": "text", "b": "int", "m": "map<text, int>", "l": "list<int>",
@@ -172,6 +173,24 @@ def test_a_change_of_entries_stamps_what_it_changes(store: Store, cells: Collect
     assert times["b"] != LONG_AGO
     with pytest.raises(Refused, match=r"single cells \(write_times='at'\)"):
         cells.exchange("x", None, block("x", at={}))  # type: ignore[attr-defined]
+
+
+def test_what_they_cost_is_what_is_said(store: Store, plain: Any, cells: Collection) -> None:
+    split = store.collection(
+        "Game", At("wide", cells.at.collection, ["/Game/*/*"], cells.at.layout)
+    )
+    hide(cells, plain, "a delete")
+    assert split.read(["x"]) == [None]  # it knows the table
+    seen: dict[str, int] = {}
+    with meters.CASSANDRA(store) as traffic:
+        cells.write([block("x", a="new", at={"a": LONG_AGO})])
+    seen["put"] = traffic.requests
+    for operation, change in (("update", {"b": 2}), ("append", {"f": [1]})):
+        with meters.CASSANDRA(store) as traffic:
+            split.patch([Patch("x", change)])
+        seen[operation] = traffic.requests
+    costs = table_facts.FACTS.costs
+    assert seen == {name: costs[name].at_most(1, {table_facts.STAMPED}, 1) for name in seen}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from migrator.stores.cassandra.table_wire import Wire
 # What a table may have that costs more.
 LOCATED, STATIC = "a locator", "static columns"
 ENDING = "cells that end by themselves"
+STAMPED = "write times of cells"
 COUNTED = 100_000
 COUNTED_AT_ONCE = 20_000
 _LARGE_MIB = 100
@@ -85,19 +86,19 @@ FACTS = LayoutFacts(
             "the stamps of the row; the row, with its projections in one batch up to 40 KB, else "
             "each by itself; looked for again where none lay there",
             least=2,
-            extra={LOCATED: 2, STATIC: 1},
+            extra={LOCATED: 2, STATIC: 1, STAMPED: 3},
         ),
         "update": Cost(
             2,
             "the row; the columns that differ; as put where its key changes",
             whole=True,
-            extra={LOCATED: 3, STATIC: 1},
+            extra={LOCATED: 3, STATIC: 1, STAMPED: 1},
         ),
         "append": Cost(
             2,
             "the row; the column that holds the list",
             whole=True,
-            extra={LOCATED: 1, STATIC: 1},
+            extra={LOCATED: 1, STATIC: 1, STAMPED: 1},
         ),
         "exchange": Cost(
             4,
