@@ -389,7 +389,7 @@ def _undone(mirror: Mirror, run: Run, old: str, terms: SwapTerms) -> Run:
             run = retry(mirror.scene.control.run, run.id)
             if run.fence == "flipped":
                 return run
-            if run.fence != "undoing":
+            if run.fence not in ("undoing", ""):  # already taken back, and the answer was lost
                 raise
     if run.fence in ("armed", "undoing"):
         for fence in _fences(mirror, old):
@@ -447,7 +447,7 @@ def _call(mirror: Mirror, terms: SwapTerms, event: str, seconds: float) -> None:
     run = mirror.run
     facts = {
         "run": run.id, "revision": mirror.scene.plan.revision, "primary": run.primary,
-        "epoch": str(run.epoch),
+        "epoch": str(run.epoch), "attempt": str(run.attempt),
     }  # fmt: skip
     hook.call(terms.hook, event, facts, seconds)
 

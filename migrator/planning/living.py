@@ -8,6 +8,8 @@ import msgspec
 
 from migrator.errors import Terminal
 from migrator.journal import Bracketed, Fenced, Followed, Journal
+from migrator.model.evolution import Drop, Keep
+from migrator.model.path import escape, parse_path
 from migrator.model.plan import Finding, MovePlan, Plan, Severity
 from migrator.planning.file import sealed
 from migrator.ports import Collection, Stamped
@@ -73,11 +75,26 @@ def _crossing(routes: Sequence[Route]) -> Iterator[Finding]:
             text = "its source lives by its parts alone, and another move has the same source"
         elif any(each.changes_key and not each.spreads for each in others):
             text = "another move of the same source changes its keys"
+        elif not all(each.spreads or _leaves_out(each, regrouping.path) for each in others):
+            text = (
+                f"another move of the same source carries {regrouping.path} as well, and each "
+                "would write over the other's on the way back (Drop or Keep leaves it out there)"
+            )
         if text:
             yield Finding(
                 severity="error", code="E131", cls=route.cls,
                 text=f"{text}: such moves are carried out at rest",
             )  # fmt: skip
+
+
+def _leaves_out(route: Route, path: str) -> bool:
+    """Whether a field of the source does not come along."""
+    top = str(parse_path(path)[0])
+    return any(
+        (isinstance(step, Drop) and step.path in (path, escape(top)))
+        or (isinstance(step, Keep) and top not in step.fields)
+        for step in route.translation.chain
+    )  # fmt: skip
 
 
 def _occupied(route: Route, planned: MovePlan) -> Finding:

@@ -87,7 +87,7 @@ def test_a_swap_stops_writes_and_lets_them_go_on_over_http(
         run = project.control.run("0001")
         assert body == {
             "event": "release", "run": run.id, "revision": "0001", "primary": "target",
-            "epoch": "2",
+            "epoch": "2", "attempt": str(run.attempt),
         }  # fmt: skip
         assert token == "Bearer s3cret"
         assert "s3cret" not in str(commands.events(project, "0001"))

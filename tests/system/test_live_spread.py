@@ -133,6 +133,17 @@ _MOVES = {
         f'[moved("Round", {_ROUNDS}), moved("Head", Drop("rounds"), ChangeId("n", stays="id"))]',
         ["another move of the same source changes its keys"],
     ),
+    "games that carry their rounds as well": (
+        f'[moved("Round", {_ROUNDS}), moved("Head")]',
+        [
+            "another move of the same source carries rounds as well, and each would write over the "
+            "other's on the way back (Drop or Keep leaves it out there)"
+        ],
+    ),
+    "a projection beside them": (
+        f'[moved("Round", {_ROUNDS}), moved("Head", Keep(["n"]))]',
+        [],
+    ),
     "games that live by their parts": (
         f'[moved("Reading", {_DAYS}), moved("Head", Drop("rounds"))]',
         ["its source lives by its parts alone, and another move has the same source"],
