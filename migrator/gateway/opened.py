@@ -12,7 +12,7 @@ import structlog
 
 from migrator import revisions
 from migrator.bootstrap import Stores
-from migrator.errors import DoesNotFit, MigratorError, Refused
+from migrator.errors import DoesNotFit, MigratorError, Refused, Terminal
 from migrator.exchange import exchanges_alone
 from migrator.gateway.errors import Rekeyed
 from migrator.gateway.follower import Follower, Terms
@@ -49,6 +49,7 @@ class Sides:
     run: str = ""
     shape: str | None = None
     revision: str = ""
+    _dropped: bool = False
 
     @cached_property
     def primary(self) -> Collection:
@@ -207,7 +208,16 @@ class Sides:
         return new
 
     def _old(self, id: Value) -> Aggregate | None:
-        (held,) = self.route.source.read([id])
+        """What the old side holds; nothing once a move has dropped it at its end."""
+        if self._dropped:
+            return None
+        try:
+            (held,) = self.route.source.read([id])
+        except Terminal:
+            if self.route.source.exists():
+                raise
+            self._dropped = True
+            return None
         return None if held is None else join(held)
 
 

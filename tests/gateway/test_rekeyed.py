@@ -20,7 +20,7 @@ from migrator.model.phase import Phase
 from migrator.model.value import Record
 from tests.engine.games import SETTINGS
 from tests.gateway.kit import QUICK, Owner, until
-from tests.gateway.test_live import begin, held, mirroring
+from tests.gateway.test_live import begin, held, mirroring, swapped
 from tests.gateway.test_serve import LISTEN, Served, at, end, start
 from tests.gateway.test_shape import cut_over, mirror, speaking
 
@@ -228,6 +228,26 @@ def test_waiting_for_both_sides_does_not_keep_a_damaged_block_from_being_replace
                 games.get("1")
             games.put("1", game("b"), wait=True)
             until(lambda: held(route.target) == {"b": game("b")})
+
+
+def test_old_code_goes_on_where_the_source_was_dropped(tmp_path: Path) -> None:
+    config = make(tmp_path, f"{SHARDED}, Rename('place', 'where')")
+    with sqlite3.connect(tmp_path / "old.db") as plain:
+        plain.execute("CREATE TABLE games (id text PRIMARY KEY, place text, n int)")
+    config.write_text(config.read_text().replace("embedded:///old.db", "sqlite:///old.db"))
+    script = config.parent / "migrations" / "0001_keys.py"
+    script.write_text(script.read_text().replace('"games")', 'tables("games"))', 1))
+    opened = Gateway.open("Game", config, "test", revision="0001", shape="source", terms=QUICK)
+    with opened as old, commands.Project(config, "test") as project:
+        old.put("1", {"id": "1", "place": "a", "n": 1})
+        begin(project)
+        swapped(commands.cutover, project)
+        old.update("1", {"n": 2})
+        commands.finish(project, "0001", keep_source=False)
+        assert old.update("1", {"n": 3}).value == {"id": "1", "place": "a", "n": 3}
+        assert old.get("1").value == {"id": "1", "place": "a", "n": 3}
+        old.delete("1")
+        assert old.get("1") is None
 
 
 def test_a_service_says_that_the_keys_of_the_other_side_count(owner: Owner) -> None:
