@@ -141,7 +141,8 @@ class Gateway:
         if shared is not None:
             found = shared.ask(standing, sides, lambda mirror: _held(mirror, id), _version)
         if found is None:
-            found = _found(here, sides, self._read(here, sides, id))
+            # What only the old side holds is read there, and that may fail for now as well.
+            found = Retry(here.follower.terms.bound)(_read, here, sides, id)
             if shared := shared or here.mirrored.take(id):
                 version = None if found is None else partial(_version, found)
                 shared.answered(version, there=found is not None)
@@ -172,10 +173,6 @@ class Gateway:
                 shared.answered(None, there=given is not None)
         here.shadows.offer(id)  # not translated: the primary's own key
         return given
-
-    def _read(self, here: Opened, sides: Sides, id: Value) -> Block | None:
-        (block,) = Retry(here.follower.terms.bound)(sides.primary.read, [sides.key(id)])
-        return block
 
     # ------------------------------------------------------------------ writing
 
@@ -440,7 +437,7 @@ class Gateway:
         if not sides.mirrored or not sides.route.changes_key or sides.elsewhere:
             return Before(sides.primary_side)
         try:
-            held = self._read(here, sides, id)
+            (held,) = Retry(here.follower.terms.bound)(sides.primary.read, [sides.key(id)])
         except DamagedBlock:
             held = None  # where it lay nobody can tell; whether it may be replaced, its write says
         return Before(sides.primary_side, sides.led(sides.primary_side, held))
@@ -487,6 +484,11 @@ os.register_at_fork(after_in_child=_in_child)
 def _plainly(here: Opened, expected: Expected) -> bool:
     """Whether a write of a whole aggregate is to be tried without a condition."""
     return expected is ANY and not here.sides(here.follower.standing).by_exchange
+
+
+def _read(here: Opened, sides: Sides, id: Value) -> Found | None:
+    (block,) = sides.primary.read([sides.key(id)])
+    return _found(here, sides, block)
 
 
 def _found(here: Opened, sides: Sides, block: Block | None) -> Found | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from migrator import commands
-from migrator.errors import DoesNotFit, Refused
+from migrator.errors import DoesNotFit, Refused, Transient
 from migrator.gateway import Gateway
+from migrator.model.block import Block
+from migrator.model.value import Value
 from migrator.state import MirrorReads
 from tests.engine.games import SETTINGS
 from tests.gateway.kit import QUICK, Owner, until
@@ -85,6 +87,27 @@ def test_both_shapes_on_both_sides(owner: Owner) -> None:
         assert old.get("1").version == found.version
         new.put("2", NEW)
         assert old.get("2").value == {"firstName": "Ann", "lastName": "Lee", "n": 1}
+
+
+def test_a_read_waits_for_the_old_side_where_that_does_not_answer_for_now(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with speaking(owner, "source") as old:
+        old.put("1", OLD)
+        cut_over(owner, old)
+        here = old._here
+        source = here.sides(here.follower.standing).route.source
+        plain, failed = source.read, list[Transient]()
+
+        def read(ids: Sequence[Value]) -> list[Block | None]:
+            if not failed:
+                failed.append(Transient("busy"))
+                raise failed[0]
+            return plain(ids)
+
+        monkeypatch.setattr(source, "read", read)
+        assert old.get("1").value == OLD
+        assert failed
 
 
 def test_what_would_come_back_changed_is_refused(owner: Owner) -> None:
