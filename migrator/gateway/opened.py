@@ -250,6 +250,7 @@ class Opened:
         self.stores = Stores(self.settings, application=True)
         self.control = open_control(self.settings.control_store(), self.settings.env)
         self._routes: dict[tuple[str, str], Route] = {}
+        self._spread: set[tuple[str, str]] = set()
         self._sides: tuple[Standing, Sides] | None = None
         try:
             self._at_first()
@@ -271,7 +272,7 @@ class Opened:
 
     def _at_first(self) -> None:
         """Open what the first call needs, so that a script that does not fit is told at once."""
-        self._make(Gateways(self.control).standing(self.cls))
+        self._make(Gateways(self.control).standing(self.cls), opening=True)
 
     def _renewed(self, standing: Standing) -> None:
         self.shadows.renewed(standing)
@@ -324,12 +325,20 @@ class Opened:
             found = self._sides = standing, self._make(standing)
         return found[1]
 
-    def _make(self, standing: Standing) -> Sides:
+    def _make(self, standing: Standing, *, opening: bool = False) -> Sides:
         revision, side = self._where(standing)
         key = (revision, standing.run)
         route = self._routes.get(key)
         if route is None:
-            route = self._routes[key] = self._route(revision)
+            route = self._routes[key] = self._route(*key)
+        # Told when it is opened; one that was open when the run began goes on until the cut-over.
+        if key in self._spread and (opening or side == "target"):
+            raise Refused(
+                f"revision {revision} spreads {route.move.source_cls} over others, and no gateway "
+                "puts them together again",
+                where=self.cls,
+                hint="let the application write by its own driver, and tell it at the swap: --hook",
+            )
         mirrored = bool(standing.run) and standing.live and not standing.phase.ended
         begun = standing.phase.rank >= Phase.DUAL_WRITE.rank
         return Sides(route, side, mirrored and begun, standing.run, self._shape, revision)
@@ -366,7 +375,7 @@ class Opened:
             self.graph = revisions.load(self.settings.migrations)
         return self.graph.get(revision).id
 
-    def _route(self, revision: str) -> Route:
+    def _route(self, revision: str, run: str) -> Route:
         moves = self.graph.moves(revision, self.settings.stores.keys())
         number, move = next((i, m) for i, m in enumerate(moves) if m.cls == self.cls)
         assert move.source is not None  # the graph fills it in
@@ -389,12 +398,7 @@ class Opened:
         if not runs:
             return route
         if runs[-1].live and self._shape == "source" and _is_spread(move, moves):
-            raise Refused(
-                f"revision {revision} spreads {move.source_cls} over others, and no gateway "
-                "puts them together again",
-                where=self.cls,
-                hint="let the application write by its own driver, and tell it at the swap: --hook",
-            )
+            self._spread.add((revision, run))
         made = decode_plan(runs[-1].plan.encode(), f"run {runs[-1].id}")
         return as_planned(route, made.moves[number].tables)
 

@@ -250,6 +250,35 @@ def test_old_code_goes_on_where_the_source_was_dropped(tmp_path: Path) -> None:
         assert old.get("1") is None
 
 
+def test_old_code_goes_on_until_the_cut_over_of_a_move_that_spreads(tmp_path: Path) -> None:
+    config = make(tmp_path, "Drop('rounds', default=[])")
+    rounds = "SplitOut('rounds', back='game', bare=True, order_by='pos', key='{game}-{pos}')"
+    with (config.parent / "migrations" / "0001_keys.py").open("a") as script:
+        script.write(
+            "moves = [move, Move('Round', of='Game', source=At('old', 'games'), "
+            f"target=At('new', 'rounds'), evolve=[{rounds}])]\ndel move\n"
+        )
+    with commands.Project(config, "test") as project:
+        project.routes("0001")[0].source.create()
+        with Gateway.open(
+            "Game", config, "test", revision="0001", shape="source", terms=QUICK
+        ) as old:
+            old.put("1", {"id": "1", "rounds": [{"pos": 0}]})
+            begin(project)
+            until(lambda: old._here.follower.standing.phase is Phase.SHADOW_READ)
+            old.append("1", "rounds", {"pos": 1})
+            assert old.get("1").value == {"id": "1", "rounds": [{"pos": 0}, {"pos": 1}]}
+            with pytest.raises(Refused, match="puts them together"):
+                Gateway.open("Game", config, "test", revision="0001", shape="source")
+            swapped(commands.cutover, project)
+            until(lambda: old._here.follower.standing.primary == "target")
+            with pytest.raises(Refused, match="puts them together"):
+                old.get("1")
+            swapped(commands.rollback, project)
+            until(lambda: old._here.follower.standing.primary == "source")
+            assert old.get("1").value == {"id": "1", "rounds": [{"pos": 0}, {"pos": 1}]}
+
+
 def test_a_service_says_that_the_keys_of_the_other_side_count(owner: Owner) -> None:
     process = start(owner.config, *LISTEN, "--revision", "0001", "--shape", "source")
     service = Served(owner.config, at(process), process)
