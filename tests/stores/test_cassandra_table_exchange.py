@@ -120,6 +120,18 @@ def test_what_has_ended_is_changed_also_before_the_server_sweeps_it(
     assert read(games) == after
 
 
+@pytest.mark.parametrize(("change", "after"), [(NEW, NEW), (Patch("a", NEW.entries), NEW)])
+def test_what_has_ended_is_none_also_before_the_server_sweeps_it(
+    games: Collection, monkeypatch: pytest.MonkeyPatch, change: Change, after: Block
+) -> None:
+    held = block("a", int(time.time() * 1000) + 86_400_000, id="a", n=1, note="one")
+    assert exchange(games, "a", None, held)
+    assert not exchange(games, "a", None, change)
+    monkeypatch.setattr(table_exchange, "ended", lambda expires: expires == held.expires)
+    assert exchange(games, "a", None, change)
+    assert read(games) == after
+
+
 def test_a_table_of_others_needs_the_column(store: Store, plain: Any) -> None:
     name = fresh()
     plain.execute(f"CREATE TABLE {name} (id text PRIMARY KEY, n int, note text)")

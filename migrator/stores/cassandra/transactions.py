@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Protocol
 
 from migrator.errors import Transient
-from migrator.exchange import Change, is_still
-from migrator.model.block import Block
+from migrator.exchange import Change, is_still, made_of
+from migrator.model.block import Block, Patch
 from migrator.model.value import Value, show
 from migrator.stores.cassandra.seen import lasts
 
@@ -86,7 +86,11 @@ def exchange(
     for _ in range(_TRIES):
         lying = look()
         if not is_still(lying.block, held):
-            return False
+            if held is not None or lying.there:
+                return False
+            # It has ended, though the layout table reads it until the server sweeps it.
+            if isinstance(change, Patch):
+                change = made_of(Block(id, {}), change)
         becoming = lying.becomes(change)
         if (lying.block is None and becoming.gone) or _take(lying, becoming, where):
             return True
