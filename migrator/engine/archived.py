@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from migrator.archive import Archive, residue_in
 from migrator.engine.living import living
 from migrator.engine.work import Scene
-from migrator.errors import DoesNotFit, Refused
 from migrator.model.block import Address, Block
 from migrator.model.canonical import encode
 from migrator.model.diff import block_differences, same_block
-from migrator.model.rules import CorruptBlock
 from migrator.model.value import Record, Value
 from migrator.ports import Observer, Page
-from migrator.route import Route, pages
+from migrator.route import NOT_MADE, Route, pages
 from migrator.state import Task
 
 Tell = Callable[[str, str, list[str]], None]
@@ -88,7 +86,7 @@ def _mirrored(scene: Scene, route: Route, source: Block) -> bool:
     """Whether the target holds a block that one of the source makes."""
     try:
         made = route.expected(source)
-    except (CorruptBlock, DoesNotFit, Refused):
+    except NOT_MADE:
         return False
     return any(b is not None for b in scene.retry(route.target.read, [new.id for new in made]))
 
@@ -153,7 +151,7 @@ class Look:
     def _wanted(self, block: Block, whole: bool) -> Block | None:
         try:
             return self._archive.whole(block) if whole else self._archive.part(block)
-        except (CorruptBlock, DoesNotFit, Refused):
+        except NOT_MADE:
             return None  # told where it is held against the target
 
     def _differs(

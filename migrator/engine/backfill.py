@@ -22,7 +22,7 @@ from migrator.model.diff import same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value, show
 from migrator.ports import Page
-from migrator.route import Route, ahead, extra_blocks, pages
+from migrator.route import NOT_MADE, Route, ahead, extra_blocks, pages
 from migrator.state import Quarantined, Task, quarantine_key, read_pace
 
 COUNTED = (
@@ -143,7 +143,7 @@ class _Backfill:
                 if self.route.changes_key:
                     batch.origins.update((encode(new.id), (new.id, block.id)) for new in cut)
                 batch.blocks += cut
-            except (CorruptBlock, DoesNotFit, Refused) as error:
+            except NOT_MADE as error:
                 path = getattr(error, "path", "")
                 self._set_aside(batch, block.id, getattr(error, "what", str(error)), path)
                 self._drop_leftover_of(block.id)

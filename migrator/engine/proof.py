@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from migrator.errors import DoesNotFit, Refused
+from migrator.errors import Refused
 from migrator.journal import OTHER
 from migrator.model.block import Block, join
 from migrator.model.canonical import equal
 from migrator.model.diff import same_block
-from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.retry import Retry
-from migrator.route import Route, read_each
+from migrator.route import NOT_MADE, Route, read_each
 
 _PROVEN = 20
 
@@ -26,7 +25,7 @@ def prove(route: Route, to: str, retry: Retry) -> None:
         try:
             made = route.expected(old)
             before = join(old)
-        except (CorruptBlock, DoesNotFit, Refused):
+        except NOT_MADE:
             continue  # it does not go over: it is in quarantine
         if not any(same_block(new, each) for each in made):
             continue  # written just now: there is nothing to compare
@@ -54,7 +53,7 @@ def _pairs(route: Route, to: str, retry: Retry) -> Iterator[tuple[Block, Block]]
     for block in retry(sides[to].sample, _PROVEN):
         try:
             there = route.sources(block) if to == "target" else [b.id for b in route.made(block)]
-        except (CorruptBlock, DoesNotFit, Refused):
+        except NOT_MADE:
             continue  # it leads nowhere: that stands in the ledger
         if there:
             chosen.append(block)

@@ -24,7 +24,7 @@ from migrator.model.diff import block_differences, same_block
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value, show
 from migrator.ports import Collection
-from migrator.route import Route, Unread, read_each
+from migrator.route import NOT_MADE, Route, Unread, read_each
 from migrator.state import LiveState, quarantine_key
 
 LONGEST_WAIT = 10.0
@@ -417,7 +417,7 @@ class Reconciler:
                 if isinstance(new, Unread):
                     raise CorruptBlock(new.reason)
                 back = self._back(new, old, fresh=encode(key) in deleted)
-            except (CorruptBlock, DoesNotFit, Refused) as error:
+            except NOT_MADE as error:
                 self._enter(key, getattr(error, "what", str(error)), getattr(error, "path", ""))
                 refused.append(key)
                 done.aside += 1
@@ -464,7 +464,7 @@ class Reconciler:
             try:
                 if all(same_block(new, made) for made in self._expected(old)):
                     return None
-            except (CorruptBlock, DoesNotFit, Refused):
+            except NOT_MADE:
                 pass  # it never reached the target, and is replaced
         try:
             before = None if fresh or old is None else join(old)

@@ -26,7 +26,7 @@ from migrator.engine.verify import (
     as_expected,
     paths_between,
 )
-from migrator.errors import DoesNotFit, Interrupted, MigratorError, Refused
+from migrator.errors import Interrupted, MigratorError
 from migrator.model.block import Block
 from migrator.model.canonical import encode, equal
 from migrator.model.diff import block_differences, same_block
@@ -35,7 +35,7 @@ from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.ports import Observer
 from migrator.retry import Retry
-from migrator.route import Route
+from migrator.route import NOT_MADE, Route
 from migrator.state import quarantine_key
 
 # How often a key is looked at that is written all the while, and how often it must differ.
@@ -212,7 +212,7 @@ class Shadow:
             if self.primary.side == "source":
                 return [new.id for new in self.route.expected(first)]
             return self.route.sources(first)
-        except (CorruptBlock, DoesNotFit, Refused):
+        except NOT_MADE:
             return []
 
     # ------------------------------------------------------------------ what differed at first
@@ -300,7 +300,7 @@ class Shadow:
     def _equal(self, first: Block | None, others: Others) -> bool:
         try:
             return all(self._are_equal(*pair) for pair in self._sides(first, others))
-        except (CorruptBlock, DoesNotFit, Refused):
+        except NOT_MADE:
             return False
 
     def _are_equal(self, wanted: Block | None, held: Block | None) -> bool:
@@ -318,7 +318,7 @@ class Shadow:
                 if wanted is None or held is None or not equal(wanted.id, held.id):
                     return None
                 paths += [d.path for d in block_differences(wanted, held)]
-        except (CorruptBlock, DoesNotFit, Refused):
+        except NOT_MADE:
             return None
         why = reasons(self._explained, self.route.cls, paths) if paths else None
         return why and [f"{path}: {text}" for path, text in zip(paths, why, strict=True)]
@@ -326,7 +326,7 @@ class Shadow:
     def _paths(self, first: Block | None, others: Others) -> list[str]:
         try:
             pairs = self._sides(first, others)
-        except (CorruptBlock, DoesNotFit, Refused) as error:
+        except NOT_MADE as error:
             return [f"(whole): {getattr(error, 'what', error)}"]
         paths: list[str] = []
         for wanted, held in pairs:

@@ -28,7 +28,7 @@ from migrator.engine.digests import digest, digest_of, hash_of
 from migrator.engine.living import living
 from migrator.engine.points import reached
 from migrator.engine.work import Scene, carry_out, keys_aside
-from migrator.errors import DoesNotFit, Refused, Terminal
+from migrator.errors import Terminal
 from migrator.model.block import Block, join
 from migrator.model.canonical import encode, equal
 from migrator.model.diff import Difference, block_differences, same_block
@@ -36,7 +36,7 @@ from migrator.model.ending import Ending, without_ended
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.ports import Matching, Observer, Page, Summing
-from migrator.route import Route, Unread, accounted, ahead, pages, read_each
+from migrator.route import NOT_MADE, Route, Unread, accounted, ahead, pages, read_each
 from migrator.state import Task, quarantine_key
 
 # Of a key that is written all the while.
@@ -340,7 +340,7 @@ def _expected(walk: _Pass, block: Block) -> list[Block]:
         return [_unknown(block.id, block.reason)]
     try:
         return walk.route.expected(block)
-    except (CorruptBlock, DoesNotFit, Refused) as error:
+    except NOT_MADE as error:
         return [_unknown(block.id, str(error))]
 
 

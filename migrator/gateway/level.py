@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from migrator.errors import DoesNotFit, Refused
 from migrator.gateway.opened import Sides
 from migrator.journal import OTHER
 from migrator.model.block import Block
 from migrator.model.canonical import encode
 from migrator.model.diff import same_block
-from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.retry import Retry
+from migrator.route import NOT_MADE
 
 
 @dataclass(frozen=True)
@@ -52,5 +51,5 @@ def _same(sides: Sides, held: Block, there: Block) -> bool:
     source, target = (held, there) if sides.primary_side == "source" else (there, held)
     try:
         return all(same_block(target, made) for made in sides.route.expected(source))
-    except (CorruptBlock, DoesNotFit, Refused):
+    except NOT_MADE:
         return False

@@ -26,12 +26,12 @@ from migrator.model.epoch import from_text, overtakes
 from migrator.model.evolution import SplitOut
 from migrator.model.move import Move
 from migrator.model.phase import Phase
-from migrator.model.rules import CorruptBlock, Representation
+from migrator.model.rules import Representation
 from migrator.model.value import Value
 from migrator.planning.file import decode_plan
 from migrator.planning.inference import as_planned
 from migrator.ports import Collection, LayoutFacts
-from migrator.route import Route, open_route
+from migrator.route import NOT_MADE, Route, open_route
 from migrator.settings import load_settings
 from migrator.state import open_control
 from migrator.state.gateways import Gateways, Standing
@@ -200,7 +200,7 @@ class Sides:
             if side == "source":
                 return [made.id for made in self.route.expected(held)]
             return self.route.sources(held)
-        except (CorruptBlock, DoesNotFit, Refused):
+        except NOT_MADE:
             return []
 
     def _forward(self, old: Aggregate) -> Aggregate:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from migrator.archive import Archive
-from migrator.errors import DoesNotFit, Refused
+from migrator.errors import DoesNotFit
 from migrator.model.block import Block
 from migrator.model.rules import CorruptBlock
 from migrator.planning.metering import Metering
 from migrator.planning.tally import Issues, Kinds, key_bytes
 from migrator.retry import Retry
+from migrator.route import NOT_MADE
 
 
 class Archiving:
@@ -41,7 +42,7 @@ class Archiving:
         """A block that the target takes, of which something may be left out."""
         try:
             part = self._archive.part(block)
-        except (CorruptBlock, DoesNotFit, Refused):
+        except NOT_MADE:
             return  # told already, by the target
         if part is not None and self._holds(part, name):
             self.parts += 1

@@ -25,7 +25,7 @@ from migrator.planning.metering import Metering
 from migrator.planning.tally import Issues, Kinds, Largest, key_bytes
 from migrator.ports import Capabilities, Collection, How
 from migrator.retry import Retry
-from migrator.route import Route, extra_blocks, is_empty, pages
+from migrator.route import NOT_MADE, Route, extra_blocks, is_empty, pages
 
 PAGE = 1_000
 SAMPLES = 3
@@ -214,7 +214,7 @@ class Surveyor:
     def _expected_if_any(self, block: Block) -> list[Block]:
         try:
             return self.route.expected(block)
-        except (CorruptBlock, DoesNotFit, Refused):
+        except NOT_MADE:
             return []  # told by the first pass
 
     def _check_keys(self, block: Block, expected: list[Block], name: str) -> None:
