@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from cassandra.cluster import Cluster
 
 from migrator import At, cassandra_table, projection
 from migrator.errors import DamagedBlock, DoesNotFit, Refused
@@ -17,31 +14,15 @@ from migrator.exchange import Exchanging, exchanges_alone
 from migrator.model import value as v
 from migrator.model.block import Block, Patch
 from migrator.model.value import Record, Value
-from migrator.ports import Collection, Store, StoreSettings
-from migrator.stores import cassandra
+from migrator.ports import Collection, Store
 from migrator.testing.contract.harness import assert_fields_end, assert_holds
-from tests.contract import servers
+from tests.stores.test_cassandra_table import plain, store
 from tests.system import kit
+
+__all__ = ["plain", "store"]
 
 COLUMNS = {"id": "text", "a": "text", "b": "int", "m": "map<text, int>", "f": "frozen<list<int>>"}
 DAY = 86_400
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[Store]:
-    store = cassandra.open_store(StoreSettings("wide", servers.cassandra()))
-    yield store
-    store.close()
-
-
-@pytest.fixture(scope="module")
-def plain() -> Iterator[Any]:
-    parts = urlsplit(servers.cassandra())
-    cluster = Cluster([parts.hostname], port=parts.port, protocol_version=5)
-    session = cluster.connect(parts.path.strip("/"))
-    session.default_timeout = 60
-    yield session
-    cluster.shutdown()
 
 
 def place(store: Store, name: str = "", **options: Any) -> Collection:

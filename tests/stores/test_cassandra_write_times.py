@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from cassandra.cluster import Cluster
 
 from migrator import At, cassandra_table
 from migrator.errors import DoesNotFit, Refused
 from migrator.model import value as v
 from migrator.model.block import Address, Block, Patch
 from migrator.model.value import Int64, Record, Value
-from migrator.ports import Collection, Stamped, Store, StoreSettings
-from migrator.stores import cassandra
+from migrator.ports import Collection, Stamped, Store
 from migrator.stores.cassandra import table_facts
-from tests.contract import meters, servers
+from tests.contract import meters
+from tests.stores.test_cassandra_table import plain, store
 from tests.system import kit
+
+__all__ = ["plain", "store"]
 
 COLUMNS = {"id": "text", "a": "text", "b": "int", "m": "map<text, int>", "l": "list<int>",
            "f": "frozen<list<int>>"}  # fmt: skip
 LONG_AGO = 1_500_000_000_000_000
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[Store]:
-    store = cassandra.open_store(StoreSettings("wide", servers.cassandra()))
-    yield store
-    store.close()
-
-
-@pytest.fixture(scope="module")
-def plain() -> Iterator[Any]:
-    parts = urlsplit(servers.cassandra())
-    cluster = Cluster([parts.hostname], port=parts.port, protocol_version=5)
-    session = cluster.connect(parts.path.strip("/"))
-    session.default_timeout = 60
-    yield session
-    cluster.shutdown()
 
 
 def place(store: Store, name: str = "", **options: Any) -> Collection:
