@@ -203,6 +203,13 @@ class Drill:
                 hint=f"plan it live:  migrator plan {made.revision} --live",
             )
         for route in self._routes():
+            if route.spreads:
+                raise Refused(
+                    f"it spreads each block of {route.move.source_cls} over several, and no "
+                    "gateway follows that, by which a drill writes",
+                    where=route.cls,
+                    hint="rehearse it with the application itself, in staging",
+                )
             if route.changes_key and not route.translation.key_alone:
                 raise Refused(
                     "its keys follow what aggregates hold, and a drill's writers know those of "

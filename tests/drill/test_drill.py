@@ -149,6 +149,19 @@ def test_keys_that_follow_values_are_not_drilled(shop: Project) -> None:
     assert "its keys follow what aggregates hold" in told
 
 
+def test_a_move_that_spreads_blocks_is_not_drilled(shop: Project) -> None:
+    spread = 'SplitOut("rounds", back="game", place="number", key="{game}-{number}")'
+    shop.edit(
+        "migrations/0001_games.py",
+        ("import At, Move, tables", "import *"),
+        ('    "Game",', '    "Round", of="Game",'),
+        ('representation=["/Game/*"]),', f'representation=["/Round/*"]),\n    evolve=[{spread}],'),
+    )
+    told = one_line(shop("drill", "0001"), 3, "refused")
+    assert "it spreads each block of Game over several, and no gateway follows that" in told
+    assert "keys" not in told
+
+
 def test_keys_that_follow_from_one_another_are(shop: Project) -> None:
     before = held(shop)
     rekey(shop, "ReKey([Shard(4), Id()])")
