@@ -42,9 +42,12 @@ from migrator.state import LiveState, Position, quarantine_key
 
 log = structlog.get_logger("migrator.mirror")
 
-# Keys to act on at once, and for how long to gather them.
+# Keys to act on at once, and for how long to gather them. Where fewer came at once than are many
+# there is no more behind them: the store is asked again after a pause, for its writers' sake.
 _MOST = 500
-_GATHER = 0.2
+_GATHER = 0.1
+_MANY = 50
+_PAUSE = 0.01
 _REMEMBERED = 100
 # Seconds between two looks into the mirror's feed.
 _OVERHEAR = 0.25
@@ -180,9 +183,12 @@ class Lane:
 
     # ------------------------------------------------------------------ reading
 
-    def turn(self, primary: str, seconds: float) -> bool:
-        """Act on what the primary's feed gives within so many seconds; whether there was any."""
-        given = self._gather(primary, seconds)
+    def turn(self, primary: str, seconds: float, *, hurry: bool = False) -> bool:
+        """Act on what the primary's feed gives within so many seconds; whether there was any.
+
+        ``hurry``: at once, and not on what comes meanwhile.
+        """
+        given = self._gather(primary, seconds, hurry=hurry)
         self._overhear(primary)
         if given is not None:
             self._act(primary, given)
@@ -216,7 +222,7 @@ class Lane:
         since = self._since
         return self._lag if since is None else max(self._lag, time.monotonic() - since)
 
-    def _gather(self, side: str, seconds: float) -> Touches | None:
+    def _gather(self, side: str, seconds: float, *, hurry: bool = False) -> Touches | None:
         """All touches that wait, each key once: what is written often costs no more for it."""
         given = self._poll(side, seconds)
         if given is None:
@@ -224,11 +230,16 @@ class Lane:
         feed = self._readings[side].feed
         touches: dict[bytes, Touch] = {}
         _merge(touches, given.touches)
-        until = time.monotonic() + _GATHER
+        until, last = time.monotonic() + _GATHER, len(touches)
         while len(touches) < _MOST and time.monotonic() < until:
+            if last < _MANY:
+                if hurry:
+                    break
+                time.sleep(_PAUSE)
             more = self._poll(side, 0.0)
             if more is None:
                 break
+            last = len(more.touches)
             _merge(touches, more.touches)
             given = Touches(
                 (), more.position or given.position, given.whole or more.whole,

@@ -86,13 +86,13 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
     try:
         mirror.epochs.arm()
         mirror.holders.arm(denied=_denied(mirror, old))
-        # What takes its time comes before the catching up: the writers go on meanwhile.
+        # What may take its time comes before the catching up: the writers go on meanwhile.
         for fence in _fences(mirror, old):
             if isinstance(fence, Staged):
                 fence.prepare(terms.bound)
-        _catch_up(mirror, terms)
         for lane in mirror.lanes:
             mirror.scene.retry(lane.side(to).settle)
+        _catch_up(mirror, terms)
         began = time.monotonic()
         mirror.scene.run = mirror.live.raise_fence(mirror.run)
         reached("swap.raised")
@@ -270,7 +270,7 @@ def _catch_up(mirror: Mirror, terms: SwapTerms) -> None:
                 hint="try again when the applications write less, or allow more: --lag SECONDS",
             )
         for lane in mirror.lanes:
-            while lane.turn(mirror.run.primary, 0.02) and lane.lag > terms.lag:
+            while lane.turn(mirror.run.primary, 0.02, hurry=True) and lane.lag > terms.lag:
                 mirror.scene.check()
         scanning = any(lane.scanning for lane in mirror.lanes)
         good = good + 1 if mirror.lag() <= terms.lag and not scanning else 0
@@ -317,7 +317,7 @@ def _drain(
         while not lane.has_mark(old, mark):
             mirror.scene.check()
             check()
-            lane.turn(old, 0.05)
+            lane.turn(old, 0.05, hurry=True)
         lane.drained(old, check)
 
 

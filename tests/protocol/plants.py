@@ -26,8 +26,8 @@ def _gathers(change: Callable[[Lane, str, Touches], Touches]) -> Plant:
     def plant(patch: pytest.MonkeyPatch) -> None:
         gather = Lane._gather
 
-        def gathers(self: Lane, side: str, seconds: float) -> Touches | None:
-            given = gather(self, side, seconds)
+        def gathers(self: Lane, side: str, seconds: float, **how: bool) -> Touches | None:
+            given = gather(self, side, seconds, **how)
             return given and change(self, side, given)
 
         patch.setattr(Lane, "_gather", gathers)
