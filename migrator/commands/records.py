@@ -104,7 +104,7 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     many blocks could not be written back, so that a rollback would lose what was written.
     ``waits``: for which store the mirror waits, and why; ``brackets``: how many writes of gateways
     have begun and not ended; ``feeds``: what the servers keep for it. ``differed``: the keys that
-    differed in shadow reads since all was last compared."""
+    differed when all was last compared, or in shadow reads since."""
 
     silent: float | None
     lag: float

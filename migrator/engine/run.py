@@ -31,6 +31,7 @@ from migrator.model.plan import Plan
 from migrator.retry import Retry
 from migrator.route import Route, is_empty
 from migrator.state import Run
+from migrator.state.shadow import MOST_NAMED
 
 log = structlog.get_logger("migrator.run")
 
@@ -238,6 +239,7 @@ def record_verified(scene: Scene, verified: Sequence[Verification]) -> None:
             scene.run.id, "verified", cls=found.cls, equal=found.equal, differ=found.differ,
             missing=found.missing, extra=found.extra, quarantined=found.quarantined,
             archived=found.archived, parts=found.parts, read=found.read,
+            keys=[each.key for each in found.told[:MOST_NAMED]],
         )  # fmt: skip
 
 

@@ -229,11 +229,12 @@ def _gates(mirror: Mirror, to: str, terms: SwapTerms) -> None:
 
 
 def _shadowed(mirror: Mirror, terms: SwapTerms) -> None:
-    """Raise Waiting where shadow reads differed since all was last compared, or were too few."""
+    """Raise Waiting where the sides differed when all was last compared, or in shadow reads since,
+    or where those were too few."""
     kept, revision = ShadowReads(mirror.scene.control, mirror.run.id), mirror.scene.plan.revision
     open_ = {key for keys in kept.open().values() for key in keys}
-    how = f"compare all of it:  migrator verify {revision}"
-    _accepted(open_, terms, "different in shadow reads", how)
+    how = f"mend them, and compare all of it:  migrator verify {revision}"
+    _accepted(open_, terms, "different on both sides", how)
     if not terms.shadow_reads:
         return
     for lane in mirror.lanes:

@@ -171,7 +171,7 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
         yield from (Line(f"      {text}") for text in answer_lines(answered))
     if live.differed:
         named = ", ".join(live.differed[:5]) + (" ..." if len(live.differed) > 5 else "")
-        yield Line(f"      shadow reads differed at {named}; no swap until all is compared:", "red")
+        yield Line(f"      both sides differed at {named}; no swap until all is equal:", "red")
         yield Line("        " + complete(f"migrator verify {run.revision}"), "red")
     if live.fence:
         yield Line(f"      a swap of the sides is not done ({live.fence})", "yellow")

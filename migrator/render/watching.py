@@ -45,7 +45,7 @@ def change_line(each: Watched) -> tuple[str, Line]:
         if live.reads is not None and live.reads.share:
             parts.append(f"the mirror may answer {live.reads.share:.2%} of reads")
         if live.differed:
-            parts.append(f"{some(len(live.differed), 'key')} differed in shadow reads")
+            parts.append(f"{some(len(live.differed), 'key')} differed on both sides")
         parts += [f"swap {live.fence}"] if live.fence else []
         parts += [f"{blocks(live.ledger)} not written back"] if live.ledger else []
     parts += [f"{blocks(run.quarantined)} in quarantine"] if run.quarantined else []

@@ -85,8 +85,9 @@ class ShadowReads:
         self._control.record(self._run, DIFFERED, cls=cls, told=list(told), more=more)
 
     def open(self) -> dict[str, dict[str, list[str]]]:
-        """By class the keys, each with its paths, that differed since all of the class was last
-        compared and found equal. Those without a name of their own are under one that says so."""
+        """By class the keys, each with its paths where a read told them, that differed since all of
+        the class was last compared and found equal, in that comparison or in shadow reads. Those
+        without a name of their own are under one that says so."""
         events = self._control.events
         both = [*events(self._run, "verified"), *events(self._run, DIFFERED)]
         both.sort(key=lambda event: cast("int", event["id"]))
@@ -95,7 +96,10 @@ class ShadowReads:
             detail = cast("dict[str, object]", event["detail"])
             cls = str(detail["cls"])
             if event["event"] == "verified":
-                if not any(detail[name] for name in ("differ", "missing", "extra")):
+                known = found.get(cls, {})
+                if unlike := _unlike(detail):
+                    found[cls] = {key: known.get(key, []) for key in unlike}
+                else:
                     found.pop(cls, None)
                 continue
             keys = found.setdefault(cls, {})
@@ -118,6 +122,14 @@ class ShadowReads:
         if keys := self.open().get(cls):
             return f"shadow reads differed at {', '.join(sorted(keys)[:5])}"
         return ""
+
+
+def _unlike(compared: Mapping[str, object]) -> list[str]:
+    """The keys on which a comparison of all found both sides to differ."""
+    count = sum(cast("int", compared[name]) for name in ("differ", "missing", "extra"))
+    names = cast("list[str]", compared.get("keys", []))  # older versions named none
+    more = count - len(names)
+    return [*names, f"{compared['cls']} ({more} more)"] if more > 0 else names
 
 
 def add_up(found: Sequence[Reads]) -> Reads:

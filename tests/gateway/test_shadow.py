@@ -202,12 +202,47 @@ def test_a_gate_asks_for_shadow_reads_and_for_none_that_differed(
     run = live.control.run("0001")
     kept = ShadowReads(live.control, run.id)
     kept.differed("Game", [{"key": "Game:3", "what": "differs", "paths": ["n"]}], 0)
-    with pytest.raises(Waiting, match="1 blocks are different in shadow reads: Game:3"):
+    with pytest.raises(Waiting, match="1 blocks are different on both sides: Game:3"):
         commands.cutover(live, "0001", swap=SwapTerms(gateways=True))
     monkeypatch.setattr("migrator.commands.shadowing.settler", lambda *_: lambda: None)
     commands.shadow(live, "0001", 7)
     accepted = replace(few, accept_keys=("Game:3",), dry_run=True)
     assert commands.cutover(live, "0001", swap=accepted).swap is not None
+
+
+def test_no_swap_begins_after_a_comparison_that_found_a_difference(
+    live: commands.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migrator.commands.live.settler", lambda *_: lambda: None)
+    (route,) = live.routes("0001")
+
+    def mirrored(key: str, n: int) -> None:
+        route.target.write([cut(Aggregate(key, {"id": key, "n": n}), route.representation)])
+
+    mirrored("3", 33)
+    route.target.delete([Address("4")])
+    (found,) = commands.verify_run(live, "0001")
+    assert (found.differ, found.missing) == (1, 1)
+    swap = SwapTerms(gateways=True, bound=60, lag=60, dry_run=True)
+    with pytest.raises(Waiting, match="2 blocks are different on both sides: Game:3, Game:4"):
+        commands.cutover(live, "0001", swap=swap)
+    with pytest.raises(Waiting, match="1 blocks are different on both sides: Game:4"):
+        commands.cutover(live, "0001", swap=replace(swap, accept_keys=("Game:3",)))
+    mirrored("3", 0)
+    mirrored("4", 0)
+    (found,) = commands.verify_run(live, "0001")
+    assert found.clean
+    assert commands.cutover(live, "0001", swap=swap).swap is not None
+
+
+def test_a_comparison_of_which_only_numbers_are_known_counts_as_well(moved: Moved) -> None:
+    kept = ShadowReads(moved.project.control, moved.owner.run.id)
+    record = moved.project.control.record
+    record(moved.owner.run.id, "verified", cls="Game", differ=1, missing=1, extra=1)
+    assert set(kept.open()["Game"]) == {"Game (3 more)"}
+    told = {"cls": "Game", "differ": 1, "missing": 0, "extra": 0}
+    record(moved.owner.run.id, "verified", **told, keys=["Game:3"])
+    assert kept.open() == {"Game": {"Game:3": []}}
 
 
 def test_writes_and_a_mirror_at_work_are_no_difference(
