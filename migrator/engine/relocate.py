@@ -373,7 +373,12 @@ class Relocator(Reconciler):
 
     def _clear(self, primary: str, batch: Batch, there: dict[str, dict[bytes, Keys]]) -> None:
         """Forget where keys led that lead there no longer. One that is refused is not forgotten:
-        it may be made once another has gone."""
+        it may be made once another has gone. What it made before stays until then, too, where
+        the target is the primary."""
+        if primary == "target":
+            for each in batch.led.values():
+                if each.refused is not None:
+                    self._keep(batch, each)
         now = {
             primary: {form: each.now for form, each in batch.led.items()},
             OTHER[primary]: {
@@ -381,6 +386,13 @@ class Relocator(Reconciler):
             },
         }
         self._put(primary, batch, there, now)
+
+    def _keep(self, batch: Batch, each: Led) -> None:
+        """Go on noting where a key led before."""
+        for form, key in each.before.forms.items():
+            if form not in each.now.forms:
+                each.now.forms[form] = key
+                batch.now[form].append(each)
 
     def _put(
         self,

@@ -274,6 +274,25 @@ def test_a_block_that_leads_nowhere_does_not_keep_from_a_rollback_once_it_is_acc
     assert world.held("source") == world.history
 
 
+def test_what_a_refused_game_was_before_goes_once_another_makes_way(monkeypatch: Patch) -> None:
+    schedule, world = level(monkeypatch)
+    reach(schedule, Phase.CUT_OVER)
+    target = world.servers["target"]
+    for n in (21, 22):
+        # It claims to have been 0, which is that of 10.
+        target.put("11", {"": {"n": n, "to": "11", "was": "0"}})
+        schedule.settle()
+
+    assert schedule.ledger() == ["Game:11"]
+    assert world.held("source") == world.history
+
+    target.remove("10")
+    schedule.settle()
+
+    assert schedule.ledger() == []
+    assert world.held("source") == world.held("target") == {"0": 22, "2": world.history["2"]}
+
+
 # ---------------------------------------------------------------------- writes by somebody else
 
 

@@ -373,6 +373,7 @@ def _forgotten(patch: Patch) -> None:
         batch.now[form] = now
 
     patch.setattr(Spreader, "_stays", told)
+    patch.setattr(Spreader, "_keep", lambda self, batch, each: None)
 
 
 def _left(schedule: SpreadSchedule, world: SpreadWorld, patch: Patch) -> None:
