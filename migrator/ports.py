@@ -354,6 +354,18 @@ class FieldsEnd(Protocol):
 
 
 @runtime_checkable
+class Shaped(Protocol):
+    """A collection whose blocks are made of what the store's catalogue says, which it reads once;
+    beside ``Collection``."""
+
+    def shape_now(self) -> Json:
+        """What of the catalogue its blocks depend on, read anew; None where not all is there."""
+
+    def forget(self) -> None:
+        """Read the catalogue again when it is next needed."""
+
+
+@runtime_checkable
 class Stamped(Protocol):
     """A collection whose server knows of single fields when they were written, and takes that of
     a copy as well; beside ``Collection``."""

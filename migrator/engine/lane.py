@@ -121,6 +121,17 @@ class Lane:
         self._readings[side] = _Reading(journal)
         self._open(side)
 
+    def reopen(self, side: str) -> None:
+        """Read a side's feed on from where it was, by what its catalogue says now."""
+        reading = self._readings.get(side)
+        if reading is None:
+            return
+        if reading.feed is not None:
+            reading.feed.close()
+            reading.feed = None
+        reading.journal = self.journal(side)
+        self._open(side)
+
     def close(self) -> None:
         """Let go of the feeds; the servers keep what comes."""
         for reading in self._readings.values():

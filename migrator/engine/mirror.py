@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import structlog
 
+from migrator.engine.catalogues import Catalogues
 from migrator.engine.ending import drop_copies, drop_sources, refuse_abort, refuse_not_cut_over
 from migrator.engine.epochs import Epochs
 from migrator.engine.guard import Bounds, Guard
@@ -104,6 +105,7 @@ class Mirror:
         self.request_life = request_life
         self.holders = Holders(self)
         self.epochs = Epochs(scene)
+        self.catalogues = Catalogues(scene, self.lanes, self._stop_verifying)
         self.held = Held(lambda run: self.live.read_share().of(run) > 0)
         self.guard = None if bounds is None else Guard(self, bounds)
 
@@ -121,6 +123,9 @@ class Mirror:
         # Whoever comes after this process has to outwait them, too, where it does not come so far.
         lease.doubtful = lease.succeeded
         self._agree()
+        mirrors = self.run.phase.rank >= Phase.DUAL_WRITE.rank and not self.run.phase.ended
+        if mirrors and not self._ending():
+            self.catalogues.begin()
         if self.run.fence:
             mend(self)
         if lease.succeeded and self.run.phase is not Phase.PLANNED:
@@ -174,6 +179,8 @@ class Mirror:
         self.epochs.look()
         if self.run.fence:
             mend(self)  # an attempt whose end could not be written
+        if not self._ending():
+            self.catalogues.look()
         request = self._request = self.live.asked()
         if self.run.phase.rank >= Phase.DUAL_WRITE.rank and not self._ending():
             self.mirror()
@@ -281,6 +288,7 @@ class Mirror:
     def _attach(self) -> None:
         """From here on every write to the primary reaches the mirror."""
         self.epochs.begin()
+        self.catalogues.begin()
         for lane in self.lanes:
             lane.attach("source")
         self.reach(Phase.DUAL_WRITE)

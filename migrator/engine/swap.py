@@ -100,7 +100,9 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
         steps["fence"] = time.monotonic() - began
         reached("swap.fenced")
         with _in_time(mirror, old, terms, began + _ENOUGH * terms.bound) as check:
+            columns = mirror.catalogues.under_fence()
             _drain(mirror, old, marks, check)
+            columns(check)
             _refuse_unlike(mirror, to, terms)
             for lane in mirror.lanes:
                 side = lane.side(to)
@@ -211,6 +213,7 @@ class _Armed(SwapTerms, frozen=True, kw_only=True):
 
 def _gates(mirror: Mirror, to: str, terms: SwapTerms) -> None:
     """All that can be known before writes are stopped."""
+    mirror.catalogues.look(now=True)
     _wait_for_wholes(mirror, to, terms)
     _refuse_unlike(mirror, to, terms)
     _shadowed(mirror, terms)

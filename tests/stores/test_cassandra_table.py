@@ -25,7 +25,7 @@ from migrator.model.move import Layout
 from migrator.model.path import child
 from migrator.model.value import Int64, Kind, Record, Value
 from migrator.planning.tally import Kinds
-from migrator.ports import Collection, How, Store, StoreSettings
+from migrator.ports import Collection, How, Shaped, Store, StoreSettings
 from migrator.stores import cassandra
 from migrator.stores.cassandra import table_facts
 from migrator.testing.contract.harness import assert_holds, assert_same, scan
@@ -514,6 +514,26 @@ def test_a_block_key_that_does_not_say_where_it_lies(store: Store, plain: Any) -
         collection.read([2])
     with pytest.raises(Refused, match="holds rows already"):
         collection.create()
+
+
+def test_a_column_that_comes_is_told_and_read_once_the_old_shape_is_forgotten(
+    store: Store, plain: Any
+) -> None:
+    name = fresh()
+    collection = place(store, "table", name)
+    assert isinstance(collection, Shaped)
+    assert collection.shape_now() is None
+    plain.execute(f"CREATE TABLE {name} (id text PRIMARY KEY, n int)")
+    plain.execute(f"INSERT INTO {name} (id, n) VALUES ('a', 1)")
+    before = collection.shape_now()
+    assert collection.read(["a"]) == [block("a", id="a", n=1)]
+    plain.execute(f"CREATE INDEX ON {name} (n)")
+    assert collection.shape_now() == before
+    plain.execute(f"ALTER TABLE {name} ADD spell text")
+    plain.execute(f"UPDATE {name} SET spell = 'lumos' WHERE id = 'a'")
+    assert collection.shape_now() != before
+    collection.forget()
+    assert collection.read(["a"]) == [block("a", id="a", n=1, spell="lumos")]
 
 
 def test_a_table_that_is_another_is_not_taken(store: Store, plain: Any) -> None:

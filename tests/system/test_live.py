@@ -83,6 +83,8 @@ class Game:
         self.application.stop()
         with self.shop.open() as project, mirroring(self.shop):
             (found,) = commands.verify_run(project, "0001")
+            events = {event["event"] for event in commands.events(project, "0001")}
+        assert "catalogue changed" not in events
         assert found.clean, found.told
         self.application.assert_held("source")
         self.application.assert_held("target")

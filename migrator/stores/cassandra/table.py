@@ -276,6 +276,15 @@ class TableCollection(Live, TableReading):
         found = {name: self._info(name) for name in names}
         return {name: info.described() for name, info in found.items() if info is not None}
 
+    def shape_now(self) -> Json:
+        """The columns and types of the tables; None where one is missing."""
+        names = [self._spec.table, *(p.name for p in self._spec.projections)]
+        found = {name: self._info(name) for name in names}
+        described = {name: info.described() for name, info in found.items() if info is not None}
+        if len(described) < len(found):
+            return None
+        return {n: {"columns": d["columns"], "types": d["types"]} for n, d in described.items()}
+
     def findings(self) -> Iterable[tuple[str, str, str]]:
         """What a plan should tell of these tables."""
         info = self._info(self._spec.table)

@@ -104,6 +104,16 @@ class Table:
         told = asdict(replace(self, sql="", referenced=()))
         return {name: value for name, value in told.items() if value not in ("", ())}
 
+    def shape(self) -> dict[str, object]:
+        """What of it blocks depend on, by name: other indexes and checks may come and go."""
+        return {
+            "columns": {column.name: asdict(column) for column in self.columns},
+            "order": [column.name for column in self.columns],
+            "key": list(self.key),
+            "foreign": sorted([*key.columns, key.table, *key.refs] for key in self.foreign),
+            "unique": sorted([*index.columns] for index in self.uniques),
+        }
+
 
 def read_table(connection: Connection, dialect: Dialect, name: str) -> Table | None:
     """The table of a name (``schema.table`` where the plain name is none), None for no table."""

@@ -182,6 +182,12 @@ class TablesCollection(TablesReading, Live):
             return None
         return [None if table is None else table.described() for table in self._tables()]
 
+    def shape_now(self) -> Json:
+        """The columns and keys of the tables; None where one is missing."""
+        tables = self.tables_by_name()
+        found = {name: table.shape() for name, table in tables.items() if table is not None}
+        return found if len(found) == len(tables) else None
+
     def _tables(self) -> list[Table | None]:
         """All tables of the aggregate; None for those that are still to be made (C57)."""
         with self.database.reading(self.where) as connection:

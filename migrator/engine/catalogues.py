@@ -1,0 +1,185 @@
+"""What the catalogues of the stores say of a live move's sides, which may change meanwhile.
+
+Blocks of tables are made of the columns that there are. Where an application adds one, whoever
+read the catalogue before mirrors all but what is written there. So the owner looks again, now and
+then and in each swap of the sides: what has changed is read anew, and followed by a re-scan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import copy_context
+from typing import TYPE_CHECKING
+
+import structlog
+
+from migrator.errors import Interrupted, MigratorError, Waiting
+from migrator.journal import OTHER
+from migrator.ports import Json, Shaped
+
+if TYPE_CHECKING:
+    from migrator.engine.lane import Lane
+    from migrator.engine.work import Scene
+
+log = structlog.get_logger("migrator.mirror")
+
+# Seconds between two looks.
+_EVERY = 5.0
+# The events of a run's log that tell what its sides were made of when they were read anew.
+_NOTED, _CHANGED = "catalogue", "catalogue changed"
+_TOLD = 10
+
+
+class Catalogues:
+    """What the sides of a run's moves were made of when the owner last read their catalogues.
+    ``changed`` is called where that is no longer so, before anything is read anew."""
+
+    def __init__(self, scene: Scene, lanes: Sequence[Lane], changed: Callable[[], None]) -> None:
+        self._scene = scene
+        self._lanes = lanes
+        self._changed = changed
+        self._known: dict[tuple[int, str], Json] = {}
+        self._looked = 0.0
+
+    def begin(self) -> None:
+        """Have all that is read from here on made of what the catalogues say now or later. Where
+        that is not what a process before has read by, both sides are compared anew."""
+        noted = self._noted()
+        for lane, side, shaped in self._sides():
+            now = self._scene.retry(shaped.shape_now)
+            if now is None:
+                continue  # it is being dropped
+            shaped.forget()
+            key = lane.route.number, side
+            self._known[key] = now
+            if noted.get(key, _digest(now)) != _digest(now):
+                self._follow(lane, side, shaped, now, [])
+            elif key not in noted:
+                self._note(_NOTED, lane, side, now, [])
+        self._looked = time.monotonic()
+
+    def look(self, *, now: bool = False) -> None:
+        """Look again, where that was not done just now; ``now``: in any case, and a store that
+        can't be asked is an error."""
+        if not self._known or not (now or time.monotonic() >= self._looked + _EVERY):
+            return
+        for lane, side, shaped in self._sides():
+            known = self._known.get((lane.route.number, side))
+            try:
+                found = self._scene.retry(shaped.shape_now) if now else shaped.shape_now()
+            except Interrupted:
+                raise
+            except MigratorError as error:
+                if now:
+                    raise
+                log.warning("catalogue not read", where=error.where, error=error.what)
+                continue
+            if None not in (known, found) and found != known:
+                self._follow(lane, side, shaped, found, list(_between(known, found)))
+        self._looked = time.monotonic()
+
+    def _follow(self, lane: Lane, side: str, shaped: Shaped, now: Json, what: list[str]) -> None:
+        """Go by what the catalogue says now. The re-scan is noted first: a crash in between does
+        not spare it."""
+        log.warning("catalogue changed", where=str(lane.side(side).at), what=what[:_TOLD])
+        self._changed()
+        lane.scan()
+        self._note(_CHANGED, lane, side, now, what)
+        self._known[lane.route.number, side] = now
+        shaped.forget()
+        lane.reopen(side)
+
+    def under_fence(self) -> Callable[[Callable[[], None]], None]:
+        """Look once more while writes are stopped, beside what is done there: so late that no
+        write comes by columns of which nobody knows. Returns what raises Waiting where they are
+        others; it is given what raises where that takes too long."""
+        found: list[list[str] | BaseException] = []
+        if not self._known:
+            return lambda check: None
+
+        def ask() -> None:
+            try:
+                found.append(self._unlike())
+            except BaseException as error:  # noqa: BLE001 - raised again by the owner's thread
+                found.append(error)
+
+        asking = threading.Thread(
+            target=copy_context().run, args=[ask], name="catalogues", daemon=True
+        )
+        asking.start()
+
+        def answer(check: Callable[[], None]) -> None:
+            while asking.is_alive():
+                check()
+                asking.join(0.01)
+            (answered,) = found
+            if isinstance(answered, BaseException):
+                raise answered
+            if answered:
+                self._looked = float("-inf")
+                raise Waiting(
+                    f"the columns of {', '.join(answered)} have just been changed: undone, and "
+                    "both sides are compared anew",
+                    hint="try again once that is done:  migrator status "
+                    f"{self._scene.plan.revision}",
+                )
+
+        return answer
+
+    def _unlike(self) -> list[str]:
+        return [
+            str(lane.side(side).at)
+            for lane, side, shaped in self._sides()
+            if self._known.get((lane.route.number, side)) != self._scene.retry(shaped.shape_now)
+        ]
+
+    def _sides(self) -> Iterator[tuple[Lane, str, Shaped]]:
+        for lane in self._lanes:
+            for side in OTHER:
+                collection = lane.side(side)
+                if isinstance(collection, Shaped):
+                    yield lane, side, collection
+
+    def _noted(self) -> dict[tuple[int, str], str]:
+        """What was noted last of each side, by this process or one before."""
+        if not any(self._sides()):
+            return {}
+        control, run = self._scene.control, self._scene.run.id
+        events = [*control.events(run, _NOTED), *control.events(run, _CHANGED)]
+        details = [event["detail"] for event in sorted(events, key=lambda e: int(str(e["id"])))]
+        return {
+            (int(detail["move"]), str(detail["side"])): str(detail["digest"])
+            for detail in details
+            if isinstance(detail, dict)
+        }
+
+    def _note(self, event: str, lane: Lane, side: str, now: Json, what: list[str]) -> None:
+        self._scene.control.record(
+            self._scene.run.id, event, cls=lane.route.cls, move=lane.route.number, side=side,
+            digest=_digest(now), what=what[:_TOLD],
+        )  # fmt: skip
+
+
+def _digest(shape: Json) -> str:
+    text = json.dumps(shape, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _between(old: Json, new: Json) -> Iterator[str]:
+    """Where two of them differ: ``game columns score``."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        if old != new:
+            yield ""
+        return
+    for name in dict.fromkeys([*old, *new]):
+        if name in old and name in new:
+            yield from (f"{name} {more}".rstrip() for more in _between(old[name], new[name]))
+        else:
+            yield f"{'-' if name in old else '+'}{name}"
+
+
+__all__ = ["Catalogues"]

@@ -1,0 +1,141 @@
+"""Columns of tables that come while a live move lasts: what is written there is mirrored, too."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator import commands
+from migrator.commands import SwapTerms, Terms
+from migrator.engine import points
+from migrator.errors import Waiting
+from migrator.model.block import join
+from migrator.model.phase import Phase
+from tests.system import kit, servers
+from tests.system.application import mirroring
+from tests.system.kit import Shop, Urls
+from tests.system.test_live import at_last
+from tests.system.test_live import until as until_
+
+until = partial(until_, seconds=150.0)
+SWAP = SwapTerms(bound=60, lag=20, gateways=True)
+CHANGED = "catalogue changed"
+
+
+@dataclass
+class Games:
+    """Games in a table, on their way into the embedded store; ``do`` is the application's."""
+
+    shop: Shop
+    name: str
+    do: Callable[[str], Any]
+
+    def add_column(self) -> None:
+        self.do(f"ALTER TABLE {self.name} ADD COLUMN spell varchar(20) DEFAULT 'none'")
+
+    def insert(self) -> None:
+        self.do(f"INSERT INTO {self.name} (id, n, spell) VALUES ('new', 7, 'lumos')")
+
+    def apply(self, project: commands.Project) -> None:
+        plan = commands.plan(project, "0001", live=True)
+        assert plan.errors == []
+        commands.apply(project, plan, until=Phase.SHADOW_READ, terms=Terms(swap=SWAP))
+
+    def held(self, project: commands.Project, key: str) -> dict[str, Any]:
+        """What the new side holds; nothing where there is no such game."""
+        (route,) = project.routes("0001")
+        (found,) = route.target.read([key])
+        return {} if found is None else dict(join(found).value)
+
+    def cut_over(self, project: commands.Project) -> None:
+        """As soon as both sides were compared anew."""
+        done = at_last(lambda: commands.cutover(project, "0001", swap=SWAP))
+        assert done.primary == "target"
+
+    def changed(self, project: commands.Project) -> list[Any]:
+        events = commands.events(project, "0001")
+        return [each["detail"] for each in events if each["event"] == CHANGED]
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def games(request: pytest.FixtureRequest, tmp_path: Path, urls: Urls) -> Iterator[Games]:
+    name = kit.fresh("columns")
+    if request.param == "sqlite":
+        url = "sqlite:///sql.db"
+        file = tmp_path / "sql.db"
+        session: Any = sqlite3.connect(file, isolation_level=None, timeout=60)
+    else:
+        url = urls(request.param, "")
+        connect = {
+            "postgresql": servers.connect_postgresql, "mariadb": servers.connect_mariadb,
+        }[request.param]  # fmt: skip
+        session = connect(url)
+
+    def do(statement: str) -> None:
+        with closing(session.cursor()) as cursor:
+            cursor.execute(statement)
+
+    do(f"CREATE TABLE {name} (id varchar(20) PRIMARY KEY, n int NOT NULL)")
+    do(f"INSERT INTO {name} (id, n) VALUES ('old', 1), ('older', 2)")
+    shop = Shop(tmp_path, {"sql": url, "docs": "embedded:///docs.db"})
+    shop.script(
+        f"move = Move('Game', source=At('sql', tables('{name}')), target=At('docs', 'games'))"
+    )
+    yield Games(shop, name, do)
+    with shop.open() as project:
+        if commands.unfinished(project, "0001") is not None:
+            at_last(lambda: commands.rollback(project, "0001", swap=SWAP))
+            commands.abort(project, "0001", drop_target=True)
+    do(f"DROP TABLE {name}")
+    session.close()
+
+
+def test_what_is_written_to_a_new_column_is_there_after_the_cut_over(games: Games) -> None:
+    with games.shop.open() as project:
+        games.apply(project)
+        with mirroring(games.shop):
+            games.add_column()
+            games.insert()
+            until(lambda: games.held(project, "new"))
+            games.cut_over(project)
+        for key, spell in {"old": "none", "older": "none", "new": "lumos"}.items():
+            assert games.held(project, key)["spell"] == spell
+        (told,) = games.changed(project)
+        assert told["what"][0] == f"{games.name} columns +spell"
+
+
+def test_a_column_that_came_while_no_mirror_ran_is_found_by_the_next(games: Games) -> None:
+    with games.shop.open() as project:
+        games.apply(project)
+    games.add_column()  # no row is written by it: no feed tells of any
+    with games.shop.open() as project:
+        games.cut_over(project)
+        assert games.held(project, "old")["spell"] == "none"
+        assert len(games.changed(project)) == 1
+
+
+def test_a_column_that_comes_with_the_fence_undoes_the_swap(
+    games: Games, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hook(point: str) -> None:
+        if point == "swap.raised":
+            monkeypatch.setattr(points, "hook", None)
+            games.add_column()
+            games.insert()
+
+    with games.shop.open() as project:
+        games.apply(project)
+        monkeypatch.setattr(points, "hook", hook)
+        with pytest.raises(Waiting, match=f"columns of .*{games.name}.* have just been changed"):
+            commands.cutover(project, "0001", swap=SWAP)
+        assert commands.status(project)[0].primary.startswith("sql:")
+        games.cut_over(project)
+        assert games.held(project, "old")["spell"] == "none"
+        assert games.held(project, "new")["spell"] == "lumos"
