@@ -212,10 +212,18 @@ def abort_command(options: Options, revision: str, target: str | None) -> None:
 @click.command("finish")
 @click.argument("revision")
 @click.option("--keep-source", is_flag=True, help="Drop nothing.")
+@click.option(
+    "--accept-key",
+    multiple=True,
+    metavar="KEY",
+    help="Drop this block in quarantine with the source (Class:id).",
+)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @global_options
 @pass_options
-def finish_command(options: Options, revision: str, keep_source: bool, yes: bool) -> None:
+def finish_command(
+    options: Options, revision: str, keep_source: bool, accept_key: tuple[str, ...], yes: bool
+) -> None:
     """End the move of REVISION for good: drop its source. There is no way back."""
     from migrator import commands
     from migrator.cli.results import run_told
@@ -228,7 +236,7 @@ def finish_command(options: Options, revision: str, keep_source: bool, yes: bool
             more = " --keep-source" if keep_source else ""
             need_terminal(options, f"migrator finish {revision}{more} --yes")
             confirm(_question(sources, keep_source))
-        run = commands.finish(project, revision, keep_source=keep_source)
+        run = commands.finish(project, revision, keep_source=keep_source, accept_keys=accept_key)
         targets = _places(run, "target")
     if options.json:
         tell_json(run_told(run))

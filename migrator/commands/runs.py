@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from migrator import revisions
 from migrator.commands.applying import under_lease
@@ -103,15 +104,19 @@ def abort(project: Project, revision: str, *, drop_target: bool) -> Run:
         return engine.run
 
 
-def finish(project: Project, revision: str, *, keep_source: bool) -> Run:
-    """End a move for good; the source is dropped unless it is kept."""
+def finish(
+    project: Project, revision: str, *, keep_source: bool, accept_keys: Sequence[str] = ()
+) -> Run:
+    """End a move for good; the source is dropped unless it is kept. ``accept_keys`` are the blocks
+    in quarantine that may go with it."""
     revision = project.revision_id(revision)
     if project.control.run(revision).live:
         _refuse_needed(project, revision, keep_source)
-        return end_live(project, revision, Phase.FINISHED, SwapTerms(keep_source=keep_source))
+        terms = SwapTerms(keep_source=keep_source, accept_keys=tuple(accept_keys))
+        return end_live(project, revision, Phase.FINISHED, terms)
     with under_lease(project, revision) as engine:
         _refuse_needed(project, revision, keep_source)
-        engine.finish(keep_source=keep_source)
+        engine.finish(keep_source=keep_source, given_up=accept_keys)
         return engine.run
 
 

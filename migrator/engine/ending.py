@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from migrator.engine.points import reached
 from migrator.engine.work import Scene
 from migrator.errors import Refused
 from migrator.model.phase import Phase
 from migrator.route import is_empty
 from migrator.state import Control, Run
+
+_NAMED = 5
 
 
 def refuse_no_way_back(control: Control, run: Run) -> None:
@@ -52,6 +56,23 @@ def refuse_abort(scene: Scene, *, drop_target: bool) -> None:
             raise Refused(
                 f"{route.move.target} held blocks before this run", hint="keep it: --keep-target"
             )
+
+
+def refuse_left_out(scene: Scene, given_up: Collection[str]) -> None:
+    """Raise Refused where blocks lie on the source alone, and would go with it unnamed: a cut-over
+    left them out, and said that a rollback finds them there."""
+    if scene.control.tasks(scene.run.id, 0, "finish"):
+        return  # it was asked for before, and has begun
+    left = sorted({item.shown for item in scene.control.quarantined(scene.run.id)} - {*given_up})
+    if left:
+        more = "" if len(left) <= _NAMED else f" and {len(left) - _NAMED} more"
+        revision = scene.plan.revision
+        raise Refused(
+            f"{len(left)} blocks in quarantine lie nowhere else, and would be lost: "
+            f"{', '.join(left[:_NAMED])}{more}",
+            hint=f"keep the source:  migrator finish {revision} --keep-source; or give each up by "
+            "name: --accept-key KEY",
+        )
 
 
 def drop_copies(scene: Scene, *, drop_target: bool) -> None:

@@ -19,7 +19,13 @@ import msgspec
 import structlog
 
 from migrator.engine.catalogues import Catalogues
-from migrator.engine.ending import drop_copies, drop_sources, refuse_abort, refuse_not_cut_over
+from migrator.engine.ending import (
+    drop_copies,
+    drop_sources,
+    refuse_abort,
+    refuse_left_out,
+    refuse_not_cut_over,
+)
 from migrator.engine.epochs import Epochs
 from migrator.engine.guard import Bounds, Guard
 from migrator.engine.held import Held
@@ -247,7 +253,7 @@ class Mirror:
             self._abort(drop_target=terms.drop_target)
             return True
         if wanted is Phase.FINISHED:
-            self._finish(keep_source=terms.keep_source)
+            self._finish(terms)
             return True
         swaps = {phase, wanted} == {Phase.SHADOW_READ, Phase.CUT_OVER}
         if swaps and any(lane.scanning for lane in self.lanes):
@@ -443,9 +449,10 @@ class Mirror:
         self.epochs.drop()
         self.reach(Phase.ABORTED)
 
-    def _finish(self, *, keep_source: bool) -> None:
+    def _finish(self, terms: SwapTerms) -> None:
         refuse_not_cut_over(self.run)
-        if not keep_source:
+        if not terms.keep_source:
+            refuse_left_out(self.scene, terms.accept_keys)
             self._dropping = None  # asked anew, should this fail midway
             drop_sources(self.scene)
         for lane in self.lanes:

@@ -19,6 +19,7 @@ from migrator.engine.ending import (
     drop_copies,
     drop_sources,
     refuse_abort,
+    refuse_left_out,
     refuse_no_way_back,
     refuse_not_cut_over,
 )
@@ -200,10 +201,12 @@ class Engine:
         drop_copies(self.scene, drop_target=drop_target)
         self._reach(Phase.ABORTED)
 
-    def finish(self, *, keep_source: bool) -> None:
-        """End the move for good; the only destructive step, unless the source is kept."""
+    def finish(self, *, keep_source: bool, given_up: Collection[str] = ()) -> None:
+        """End the move for good; the only destructive step, unless the source is kept.
+        ``given_up`` are the blocks that lie on the source alone, by name."""
         refuse_not_cut_over(self.run)
         if not keep_source:
+            refuse_left_out(self.scene, given_up)
             for route in self.scene.routes:
                 self._refuse_grown(route)
             drop_sources(self.scene)

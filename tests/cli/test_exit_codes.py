@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import pytest
 
-from tests.cli.kit import Project, one_line
+from tests.cli.kit import PATIENT, Project, one_line
 
 
 def test_0_and_2_and_3_of_a_plan(shop: Project) -> None:
@@ -78,6 +80,34 @@ def test_0_where_the_keys_in_quarantine_are_accepted_by_name(shop: Project) -> N
     assert "keys=Game:3" in told
     assert "why=a bot's" in told
     assert "found=player is text that is not the plain form of a whole number" in told
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["at rest", "live"])
+def test_3_where_a_finish_would_drop_what_lies_nowhere_else(shop: Project, live: bool) -> None:
+    shop.change("UPDATE game SET player = id WHERE id < 3")
+    shop.convert("player", "quarantine")
+    if live:
+        shop.done("plan", "0001", "--live", "-o", "live.json")
+        shop.done("apply", "live.json", "--accept", "E103", "--until", "shadow_read")
+        shop.done("cutover", "0001", "--accept-key", "Game:3", *PATIENT.split())
+    else:
+        shop.done("apply", "0001", "--yes", "--accept", "E103", "--accept-key", "Game:3")
+    answer = shop("finish", "0001", "--yes")
+    assert answer.code == 3, answer
+    lost = "refused: 1 blocks in quarantine lie nowhere else, and would be lost: Game:3"
+    assert lost in answer.err
+    with sqlite3.connect(shop.root / "shop.db") as db:
+        assert db.execute("SELECT count(*) FROM game").fetchone() == (3,)
+    db.close()
+    finished = shop.done("finish", "0001", "--yes", "--accept-key", "Game:3")
+    assert "dropped: shop:game" in finished.out
+
+
+def test_0_where_the_source_is_kept_with_what_lies_nowhere_else(shop: Project) -> None:
+    shop.change("UPDATE game SET player = id WHERE id < 3")
+    shop.convert("player", "quarantine")
+    shop.done("apply", "0001", "--yes", "--accept", "E103", "--accept-key", "Game:3")
+    assert "kept: shop:game" in shop.done("finish", "0001", "--yes", "--keep-source").out
 
 
 def test_3_where_the_script_is_no_longer_that_of_the_run(shop: Project) -> None:
