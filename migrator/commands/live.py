@@ -24,7 +24,9 @@ from migrator.commands.started import (
     frozen_plan,
     refuse_changed,
     taken_up,
+    unfinished,
 )
+from migrator.engine.followers import Followers
 from migrator.engine.guard import Bounds
 from migrator.engine.mirror import Answer, Mirror
 from migrator.engine.run import record_verified
@@ -37,6 +39,7 @@ from migrator.model.phase import Phase
 from migrator.model.plan import Plan
 from migrator.retry import Retry
 from migrator.state import Lease, LiveState, Run
+from migrator.state.gateways import Gateways
 
 _LOOK = 0.1
 _SILENT = 30.0
@@ -55,9 +58,24 @@ def apply_live(
 ) -> Applied:
     """Carry a live plan out up to a phase."""
     with Lease(project.control, f"{project.settings.env}/{made.revision}"):
+        if unfinished(project, made.revision) is None:
+            _able(project, made, stop)
         taken_up(project, made.revision, made, terms)
     swap = msgspec.structs.replace(terms.swap, accept_keys=tuple(terms.accept_keys))
     return ask(project, made.revision, until, swap, watcher, stop)
+
+
+def _able(project: Project, made: Plan, stop: threading.Event | None) -> None:
+    """See that all that hold leases can follow, before a run begins: those of older versions would
+    refuse their calls from its beginning. Raises Waiting."""
+
+    def check() -> None:
+        if stop is not None and stop.is_set():
+            raise Interrupted("stopped, nothing has begun")
+
+    routes = project.routes(made.revision, made)
+    followers = Followers(Gateways(project.control), made.revision, routes)
+    followers.gate(Phase.DUAL_WRITE, check)
 
 
 def end_live(project: Project, revision: str, wanted: Phase, terms: SwapTerms) -> Run:

@@ -8,6 +8,7 @@ from typing import cast
 import msgspec
 
 from migrator.commands.feeds import FeedStatus, feeds
+from migrator.commands.followers import UnableHolder, unable
 from migrator.commands.project import Project
 from migrator.commands.started import frozen_plan
 from migrator.model.phase import Phase
@@ -104,7 +105,8 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     many blocks could not be written back, so that a rollback would lose what was written.
     ``waits``: for which store the mirror waits, and why; ``brackets``: how many writes of gateways
     have begun and not ended; ``feeds``: what the servers keep for it. ``differed``: the keys that
-    differed when all was last compared, or in shadow reads since."""
+    differed when all was last compared, or in shadow reads since; ``unable``: who holds a lease and
+    can't follow."""
 
     silent: float | None
     lag: float
@@ -118,6 +120,7 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     gateways: GatewayReads | None = None
     differed: list[str] = []
     reads: GatewayAnswers | None = None
+    unable: list[UnableHolder] = []
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,6 +202,7 @@ def _live(project: Project, run: Run, classes: int) -> LiveStatus:
             key for keys in ShadowReads(project.control, run.id).open().values() for key in keys
         ),
         reads=answers(project, run),
+        unable=unable(project, run),
     )
 
 

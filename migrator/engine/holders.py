@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from migrator.engine.followers import Followers
 from migrator.errors import Waiting
 from migrator.journal import Bracketed
-from migrator.state.control import HEAD
+from migrator.model.phase import Phase
 from migrator.state.gateways import (
     GatewayLease,
     Gateways,
@@ -37,7 +38,8 @@ class Holders:
         self._mirror = mirror
         self._gateways = Gateways(mirror.scene.control)
         routes = mirror.scene.routes
-        self._classes = sorted({c for r in routes for c in (r.cls, r.move.source_cls)})
+        self.followers = Followers(self._gateways, mirror.scene.plan.revision, routes)
+        self._classes = self.followers.classes
         self._watch: Watch | None = None
         self._lapsed = 0.0
 
@@ -59,7 +61,7 @@ class Holders:
             self._forget(lapsed)
         return not waiting and time.monotonic() >= self._lapsed + mirror.request_life
 
-    def arm(self, *, denied: bool) -> None:
+    def arm(self, to: Phase, *, denied: bool) -> None:
         """Wait until each looks at the run all the time. Raises Waiting."""
         waiting, lapsed = self._wait(is_armed, time.monotonic() + _ARMING)
         if waiting:
@@ -68,13 +70,19 @@ class Holders:
                 hint="see that these applications reach the control database, or stop them",
             )
         self._part(lapsed, denied)
-        for lease in self._gateways.leases(self._classes):
-            if lease.version != HEAD:
-                raise Waiting(
-                    f"gateway {lease.instance} is of another version of Migrator (its control "
-                    f"database is {lease.version or 'older'}, this one's {HEAD})",
-                    hint="let that application run this version; until then it goes on writing",
-                )
+        self.followers.refuse(self.followers.unable(to), to)  # also who came since the gate
+
+    def able(self, to: Phase) -> None:
+        """See that all go on in a phase that is about to be reached. Raises Waiting."""
+        mirror = self._mirror
+
+        def turn() -> None:
+            mirror.scene.check()
+            if mirror.run.phase.rank >= Phase.DUAL_WRITE.rank:
+                mirror.mirror()
+            mirror.tell()
+
+        self.followers.gate(to, turn)
 
     def hold(self, until: float, *, denied: bool) -> None:
         """Wait until none of them writes. Raises Waiting, where that takes too long."""

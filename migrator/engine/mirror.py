@@ -293,6 +293,7 @@ class Mirror:
 
     def _attach(self) -> None:
         """From here on every write to the primary reaches the mirror."""
+        self.holders.able(Phase.DUAL_WRITE)
         self.epochs.begin()
         self.catalogues.begin()
         for lane in self.lanes:

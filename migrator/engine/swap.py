@@ -76,6 +76,7 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
     done; what is raised after the flip leaves the run to be mended when the mirror starts again.
     """
     old = OTHER[to]
+    mirror.holders.able(phase)
     _gates(mirror, to, terms)
     # Whoever has to mend this after a crash needs the hook, too.
     mirror.scene.control.record(mirror.run.id, "armed", to=to, **msgspec.to_builtins(terms))
@@ -85,7 +86,7 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
     steps: dict[str, float] = {}
     try:
         mirror.epochs.arm()
-        mirror.holders.arm(denied=_denied(mirror, old))
+        mirror.holders.arm(phase, denied=_denied(mirror, old))
         # What may take its time comes before the catching up: the writers go on meanwhile.
         for fence in _fences(mirror, old):
             if isinstance(fence, Staged):

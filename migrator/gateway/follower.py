@@ -19,6 +19,7 @@ import structlog
 
 from migrator.errors import MigratorError, Refused, Transient
 from migrator.gateway.errors import Stopped
+from migrator.model.follows import PLAIN, Follows
 from migrator.model.phase import Phase
 from migrator.state.gateways import SHORT, Gateways, Standing
 from migrator.state.lease import boot_clock
@@ -57,6 +58,7 @@ class Follower:
         warm: Callable[[Standing], None] = lambda standing: None,
         renewed: Callable[[Standing], None] = lambda standing: None,
         agrees: Callable[[Standing], None] = lambda standing: None,
+        follows: Follows = PLAIN,
     ) -> None:
         self._gateways = gateways
         self._cls = cls
@@ -65,6 +67,7 @@ class Follower:
         self._warm = warm
         self._renewed = renewed
         self._agrees = agrees
+        self._follows = follows
         self._pid = os.getpid()
         self._changed = threading.Condition()
         # One look at a time: an older one must not be acted on after a newer one.
@@ -219,7 +222,7 @@ class Follower:
     def _enter(self) -> None:
         """A lease of a new name; what came of the old one is the owner's to judge."""
         instance, asked = uuid.uuid4().hex, self._clock()
-        self._gateways.enter(instance, self._cls, self.terms.lease)
+        self._gateways.enter(instance, self._cls, self.terms.lease, follows=self._follows)
         self._instance, self._acknowledged = instance, None
         self._look()
         self._agree()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from migrator import revisions
 from migrator.bootstrap import Stores
 from migrator.errors import DoesNotFit, MigratorError, Refused, Terminal
 from migrator.exchange import exchanges_alone
+from migrator.following import Lack, begun, cut_over
 from migrator.gateway.errors import Rekeyed
 from migrator.gateway.follower import Follower, Terms
 from migrator.gateway.mirrored import MirrorReading
@@ -23,7 +23,7 @@ from migrator.model.block import Aggregate, Block, cut, join
 from migrator.model.canonical import equal
 from migrator.model.diff import differences
 from migrator.model.epoch import from_text, overtakes
-from migrator.model.evolution import SplitOut
+from migrator.model.follows import Follows
 from migrator.model.move import Move
 from migrator.model.phase import Phase
 from migrator.model.rules import Representation
@@ -250,7 +250,8 @@ class Opened:
         self.stores = Stores(self.settings, application=True)
         self.control = open_control(self.settings.control_store(), self.settings.env)
         self._routes: dict[tuple[str, str], Route] = {}
-        self._spread: set[tuple[str, str]] = set()
+        self._live: set[tuple[str, str]] = set()
+        self._follows = Follows(revision or "", shape or "")
         self._sides: tuple[Standing, Sides] | None = None
         try:
             self._at_first()
@@ -264,10 +265,16 @@ class Opened:
             )
             self.follower = Follower(
                 Gateways(self.control), cls, terms, warm=self._warm, renewed=self._renewed,
-                agrees=self._agrees,
+                agrees=self._agrees, follows=self._follows,
             )  # fmt: skip
         except BaseException:
             self._close()
+            raise
+        try:
+            # A run that began since: who began it may not have seen the lease yet.
+            self._make(self.follower.standing, opening=True)
+        except BaseException:
+            self.close()
             raise
 
     def _at_first(self) -> None:
@@ -331,17 +338,24 @@ class Opened:
         route = self._routes.get(key)
         if route is None:
             route = self._routes[key] = self._route(*key)
-        # Told when it is opened; one that was open when the run began goes on until the cut-over.
-        if key in self._spread and (opening or side == "target"):
-            raise Refused(
-                f"revision {revision} spreads {route.move.source_cls} over others, and no gateway "
-                "puts them together again",
-                where=self.cls,
-                hint="let the application write by its own driver, and tell it at the swap: --hook",
-            )
+        self._refuse_unable(key, route, begins=opening or side == "target")
         mirrored = bool(standing.run) and standing.live and not standing.phase.ended
-        begun = standing.phase.rank >= Phase.DUAL_WRITE.rank
-        return Sides(route, side, mirrored and begun, standing.run, self._shape, revision)
+        writes = standing.phase.rank >= Phase.DUAL_WRITE.rank
+        # One that was opened for neither side's speaks what it finds, which the source still is.
+        shape = self._shape or (None if route.translation.identity else side)
+        return Sides(route, side, mirrored and writes, standing.run, shape, revision)
+
+    def _refuse_unable(self, key: tuple[str, str], route: Route, *, begins: bool) -> None:
+        """Raise Refused where no gateway goes on like this one, once a run has begun or, where it
+        ``begins``, once that cuts over: one that was open before goes on until then."""
+        revision, _ = key
+        found: Lack | None = begun(self._follows, revision, route)
+        if found is None and begins:
+            # Others that have the same source matter beside a live one alone.
+            moves = self._moves(revision) if key in self._live else ()
+            found = cut_over(self._follows, revision, route, moves)
+        if found is not None:
+            raise Refused(found.what, where=self.cls, hint=found.hint)
 
     def _where(self, standing: Standing) -> tuple[str, str]:
         """The revision whose ends matter, and the side that decides."""
@@ -376,39 +390,17 @@ class Opened:
         return self.graph.get(revision).id
 
     def _route(self, revision: str, run: str) -> Route:
-        moves = self.graph.moves(revision, self.settings.stores.keys())
+        moves = self._moves(revision)
         number, move = next((i, m) for i, m in enumerate(moves) if m.cls == self.cls)
         assert move.source is not None  # the graph fills it in
         route = open_route(number, move, move.source, self.stores.get)
-        if route.gathers or route.spreads:
-            raise Refused(
-                f"revision {revision} regroups {self.cls}, and no gateway follows that",
-                where=self.cls,
-                hint="let the application write by its own driver, and tell it at the swap: --hook",
-            )
-        if not route.translation.identity and self._shape not in ("source", "target"):
-            raise Refused(
-                f"revision {revision} changes its {'keys' if route.changes_key else 'shape'}",
-                where=self.cls,
-                hint="say whose shape this application speaks, source or target:  Gateway.open"
-                f'("{self.cls}", revision="{revision}", shape="source"), or  '
-                f"migrator serve {self.cls} --revision {revision} --shape source",
-            )  # fmt: skip
         runs = [r for r in self.control.runs(revision) if r.phase is not Phase.ABORTED]
         if not runs:
             return route
-        if runs[-1].live and self._shape == "source" and _is_spread(move, moves):
-            self._spread.add((revision, run))
+        if runs[-1].live:
+            self._live.add((revision, run))
         made = decode_plan(runs[-1].plan.encode(), f"run {runs[-1].id}")
         return as_planned(route, made.moves[number].tables)
 
-
-def _is_spread(move: Move, moves: Sequence[Move]) -> bool:
-    """Whether another move spreads the blocks that this one takes from its source."""
-    return any(
-        each is not move
-        and each.source_cls == move.source_cls
-        and str(each.source) == str(move.source)
-        and any(isinstance(step, SplitOut) for step in each.evolve)
-        for each in moves
-    )
+    def _moves(self, revision: str) -> tuple[Move, ...]:
+        return self.graph.moves(revision, self.settings.stores.keys())

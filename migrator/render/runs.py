@@ -14,6 +14,7 @@ from migrator.render.text import Line, Style, blocks, columns, duration, first_l
 
 if TYPE_CHECKING:
     from migrator.commands import Applied, RunStatus
+    from migrator.commands.followers import UnableHolder
     from migrator.commands.records import GatewayAnswers, GatewayReads, LiveStatus
     from migrator.engine.verify import Verification
     from migrator.state import Quarantined
@@ -159,6 +160,8 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
             begun = f"{live.brackets:,} writes of gateways have begun and not ended"
             yield Line(f"      {begun}; a swap waits for them")
     yield from feed_lines(live.feeds, running=live.silent is not None and live.silent <= SILENT)
+    for holder in live.unable:
+        yield from _unable(holder)
     if (reads := live.shadow) is not None:
         when = f"{duration(time.time() - reads.at)} ago"
         counts = f"{reads.equal:,} equal, {reads.lagging:,} lagging, {reads.mismatch:,} differ"
@@ -179,6 +182,16 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
         yield Line(f"      a rollback would lose {blocks(live.ledger)}, not written back", "red")
     elif run.phase == Phase.CUT_OVER.value:
         yield Line("      rollback is safe: every write is on both sides, but for the lag")
+
+
+def _unable(holder: UnableHolder) -> Iterator[Line]:
+    """Who holds a lease and can't follow, why, and what to do."""
+    pid = f", process {holder.pid}" if holder.pid else ""
+    version = f", Migrator {holder.version}" if holder.version else ""
+    who = f"{holder.cls} on {holder.host or 'an unknown host'}{pid}{version}"
+    phase = Phase(holder.phase).words
+    yield Line(f"      a gateway of {who} can't follow into {phase}: {holder.lacks}", "yellow")
+    yield Line(f"        {holder.hint}", "yellow")
 
 
 def answer_lines(found: GatewayAnswers) -> Iterator[str]:

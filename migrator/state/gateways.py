@@ -7,12 +7,16 @@ leases after that. So a gateway whose lease the owner does not see has seen the 
 from __future__ import annotations
 
 import json
+import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 
 import sqlalchemy as sa
 
+from migrator.model.follows import PLAIN, Follows
 from migrator.model.phase import Phase
 from migrator.state import tables as t
 from migrator.state.control import HEAD, Control, Run
@@ -74,7 +78,55 @@ class GatewayLease:
     @property
     def version(self) -> str:
         """That of the control database as the gateway knows it; empty where it did not say."""
-        return str(json.loads(self.holder).get("version", ""))
+        return str(self._holder.get("version", ""))
+
+    @property
+    def follows(self) -> Follows:
+        """What the gateway says that it can follow."""
+        return Follows.heard(self._holder.get("follows"))
+
+    @property
+    def told(self) -> str:
+        """How it is named to people: its class, host, process and version, as far as it says."""
+        kind = "lease" if self.follows.its_own else "gateway"
+        at = f" on {self.host}" if self.host else ""
+        pid = f", process {self.pid}" if self.pid else ""
+        release = f", Migrator {self.release}" if self.release else ""
+        return f"{kind} {self.instance} of {self.cls}{at}{pid}{release}"
+
+    @property
+    def host(self) -> str:
+        """Where its holder runs, or the service that announced it; empty where it did not say."""
+        return str(self._holder.get("host", ""))
+
+    @property
+    def pid(self) -> int:
+        """The process that holds it; 0 where it is not one of that host."""
+        pid = self._holder.get("pid")
+        return pid if isinstance(pid, int) else 0
+
+    @property
+    def release(self) -> str:
+        """The version of Migrator that its holder runs; empty where it did not say."""
+        return str(self._holder.get("release", ""))
+
+    @property
+    def gone(self) -> bool:
+        """Whether its holder is a process of this host that has ended."""
+        return _is_gone(self.holder)
+
+    @cached_property
+    def _holder(self) -> dict[str, object]:
+        held: dict[str, object] = json.loads(self.holder)
+        return held
+
+
+def _release() -> str:
+    """The version of this Migrator; empty where it was not installed as a package."""
+    try:
+        return version("migrator")
+    except PackageNotFoundError:
+        return ""
 
 
 class Gateways:
@@ -103,14 +155,27 @@ class Gateways:
             return Standing()
         return Standing(row[0], row[1], Phase(row[2]), *row[3:])
 
-    def enter(self, instance: str, cls: str, seconds: float, *, away: bool = False) -> None:
+    def enter(
+        self,
+        instance: str,
+        cls: str,
+        seconds: float,
+        *,
+        follows: Follows = PLAIN,
+        away: bool = False,
+    ) -> None:
         """Announce a gateway that has seen nothing yet. Look at the standing only after that.
 
-        ``away``: who holds the lease is no process that this host could look for.
+        ``away``: who holds the lease is no process that this host could look for, and follows by
+        means of its own.
         """
         who = {"boot": "", "pid": 0, "started": ""} if away else json.loads(_me())
         # What this process knows: another version may not hold to what this one does.
-        holder = json.dumps({**who, "version": HEAD})
+        told = replace(follows, its_own=True).told() if away else follows.told()
+        holder = json.dumps(
+            {**who, "version": HEAD, "release": _release(), "host": platform.node(),
+             "follows": told}
+        )  # fmt: skip
         with self._control.transaction() as c:
             c.execute(
                 gateway.insert().values(

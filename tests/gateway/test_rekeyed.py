@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from migrator import commands
-from migrator.errors import DamagedBlock, DoesNotFit, Refused, Transient
+from migrator.engine.followers import Followers
+from migrator.engine.swap import SwapTerms
+from migrator.errors import DamagedBlock, DoesNotFit, Refused, Transient, Waiting
 from migrator.gateway import Conflict, Gateway, Rekeyed
 from migrator.gateway.follower import Moved
 from migrator.gateway.sending import Sending
@@ -250,7 +252,9 @@ def test_old_code_goes_on_where_the_source_was_dropped(tmp_path: Path) -> None:
         assert old.get("1") is None
 
 
-def test_old_code_goes_on_until_the_cut_over_of_a_move_that_spreads(tmp_path: Path) -> None:
+def test_old_code_goes_on_until_the_cut_over_of_a_move_that_spreads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = make(tmp_path, "Drop('rounds', default=[])")
     rounds = "SplitOut('rounds', back='game', bare=True, order_by='pos', key='{game}-{pos}')"
     with (config.parent / "migrations" / "0001_keys.py").open("a") as script:
@@ -270,13 +274,18 @@ def test_old_code_goes_on_until_the_cut_over_of_a_move_that_spreads(tmp_path: Pa
             assert old.get("1").value == {"id": "1", "rounds": [{"pos": 0}, {"pos": 1}]}
             with pytest.raises(Refused, match="puts them together"):
                 Gateway.open("Game", config, "test", revision="0001", shape="source")
+            with pytest.raises(Waiting, match="puts them together"):
+                commands.cutover(project, "0001", swap=SwapTerms(gateways=True))
+            old.append("1", "rounds", {"pos": 2})
+            # As one does that is there again only after the last look at who can't follow.
+            monkeypatch.setattr(Followers, "unable", lambda *_: [])
             swapped(commands.cutover, project)
             until(lambda: old._here.follower.standing.primary == "target")
             with pytest.raises(Refused, match="puts them together"):
                 old.get("1")
             swapped(commands.rollback, project)
             until(lambda: old._here.follower.standing.primary == "source")
-            assert old.get("1").value == {"id": "1", "rounds": [{"pos": 0}, {"pos": 1}]}
+            assert old.get("1").value == {"id": "1", "rounds": [{"pos": n} for n in range(3)]}
 
 
 def test_a_service_says_that_the_keys_of_the_other_side_count(owner: Owner) -> None:
