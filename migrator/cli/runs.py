@@ -88,10 +88,10 @@ def mirror_command(options: Options, revision: str | None, metrics: tuple[str, i
     from migrator.cli.metrics import serving
     from migrator.cli.results import run_told
 
-    with options.project() as project:
+    # From the beginning on: to find the run it may have to wait for its control database.
+    with signals.bounded(signals.PATIENCE), options.project() as project:
         name = _last(project) if revision is None else revision
-        ends = stoppable(f"migrator mirror {name}", within=signals.PATIENCE)
-        with serving(project, name, metrics), ends as stop:
+        with serving(project, name, metrics), stoppable(f"migrator mirror {name}") as stop:
             run = commands.mirror(project, name, stop=stop)
     if options.json:
         tell_json(run_told(run))

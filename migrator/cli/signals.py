@@ -1,7 +1,8 @@
 """SIGINT and SIGTERM: the first asks the work to stop at its next page, a second may end it now.
 
-Whoever sends a SIGTERM sends SIGKILL after a while. Where a server does not answer, no page may end
-before that: the mirror ends by itself then, from beside, and tells.
+Whoever sends a SIGTERM sends SIGKILL after a while. Where a server does not answer, or another
+holds a lock, no page may end before that, nor even begin: the mirror ends by itself then, from
+beside, and tells.
 """
 
 from __future__ import annotations
@@ -54,9 +55,10 @@ def _handle(number: int, _: FrameType | None) -> None:
 
 
 def _beside(heard: int) -> None:
-    """Leave where the work does not end in time after a SIGTERM."""
+    """Leave where the work does not end in time after a signal."""
     while True:
-        if signal.SIGTERM in os.read(heard, 64) and (patience := _patience) is not None:
+        asked = {signal.SIGINT, signal.SIGTERM} & set(os.read(heard, 64))
+        if asked and (patience := _patience) is not None:
             time.sleep(patience)
             _leave_now()
 
@@ -71,15 +73,25 @@ def _leave_now() -> None:
 
 
 @contextmanager
-def stoppable(go_on: str = "", within: float | None = None) -> Iterator[threading.Event]:
+def bounded(within: float) -> Iterator[None]:
+    """Where the process is ours, it is gone ``within`` so many seconds of a signal that comes while
+    the block runs, whatever it waits for."""
+    global _patience
+    _patience = within
+    try:
+        yield
+    finally:
+        _patience = None
+
+
+@contextmanager
+def stoppable(go_on: str = "") -> Iterator[threading.Event]:
     """The event that the first signal sets while the block runs.
 
-    ``go_on`` is the command that goes on from there; an Interrupted that comes out names it. A
-    process of ours is gone ``within`` so many seconds of a SIGTERM.
+    ``go_on`` is the command that goes on from there; an Interrupted that comes out names it.
     """
-    global _working, _patience
+    global _working
     _working = stop = threading.Event()
-    _patience = within
     try:
         yield stop
     except Interrupted as error:
@@ -87,4 +99,4 @@ def stoppable(go_on: str = "", within: float | None = None) -> Iterator[threadin
             raise Interrupted(error.what, hint=f"go on with:  {go_on}") from error
         raise
     finally:
-        _working = _patience = None
+        _working = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -22,7 +23,7 @@ from migrator.model.phase import Phase
 from migrator.model.url import scheme
 from migrator.ports import StoreSettings
 from migrator.state import LiveState
-from tests.system import kit
+from tests.system import kit, servers
 from tests.system.kit import ENV, PLACES, Shop, Urls
 
 BY_NAME = {place.name: place for place in PLACES}
@@ -32,6 +33,24 @@ import sys
 from migrator.cli import main, signals
 
 signals.PATIENCE = 1.0
+sys.exit(main())
+"""
+# The same one, which waits for a lock on its control database, and tells before.
+LOCKED = """
+import sys
+import alembic.command
+from migrator.cli import main, signals
+from migrator.state import control
+
+signals.PATIENCE = 1.0
+control._BUSY_SECONDS = 3_600
+plain = control._upgrade
+
+def upgrade(opened):
+    print("waits", file=sys.stderr, flush=True)
+    plain(opened)
+
+control._upgrade = upgrade
 sys.exit(main())
 """
 LONG = 120.0
@@ -102,10 +121,10 @@ def _until(there: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def _mirror(shop: Shop) -> Iterator[subprocess.Popen[str]]:
-    options = ["mirror", "0001", "--env", ENV, "--config", str(shop.config)]
+def _mirror(shop: Shop, code: str = MIRROR) -> Iterator[subprocess.Popen[str]]:
+    options = ["mirror", "--env", ENV, "--config", str(shop.config)]
     process = subprocess.Popen(
-        [sys.executable, "-c", MIRROR, *options], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, *options], stderr=subprocess.PIPE, text=True
     )
     try:
         yield process
@@ -145,6 +164,73 @@ def test_a_mirror_ends_though_the_server_of_the_source_does_not_answer(
             assert (found.equal, found.clean) == (3, True)
             commands.abort(project, "0001", drop_target=True)
             side.drop()
+
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+SHOP = {"old": "embedded:///old.db", "new": "embedded:///new.db"}
+MOVE = "move = Move('Game', source=At('old', 'games'), target=At('new', 'games'))"
+
+
+def _sleeps(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+def _assert_told(told: str) -> None:
+    """That it stopped, in a line or two."""
+    lines = told.strip().splitlines()
+    assert lines[0].startswith("stopped"), told
+    assert len(lines) <= 2, told
+
+
+def _begun(shop: Shop) -> None:
+    with shop.open() as project:
+        project.routes("0001")[0].source.create()
+        plan = commands.plan(project, "0001", live=True)
+        commands.apply(project, plan, until=Phase.DUAL_WRITE)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_mirror_ends_that_starts_while_its_control_database_does_not_answer(
+    number: signal.Signals, database_url: servers.MakeDatabase, tmp_path: Path
+) -> None:
+    with _between(database_url("postgresql", kit.fresh("control"))) as (between, through):
+        shop = Shop(tmp_path, SHOP)
+        text = shop.config.read_text()
+        shop.config.write_text(text.replace(f"[env.{ENV}]", f'[env.{ENV}]\ncontrol = "{through}"'))
+        shop.script(MOVE)
+        _begun(shop)
+        between.fall_silent()
+        with _mirror(shop) as process:
+            _until(lambda: bool(between.held))
+            process.send_signal(number)
+            _, told = process.communicate(timeout=LONG)
+        assert process.returncode == 130, told
+        _assert_told(told)
+        between.go_on()
+        with shop.open() as project:
+            assert project.control.run("0001").phase is Phase.DUAL_WRITE
+            commands.abort(project, "0001", drop_target=True)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_mirror_ends_that_starts_while_another_holds_its_control_database(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    shop = Shop(tmp_path, SHOP)
+    shop.script(MOVE)
+    _begun(shop)
+    with closing(sqlite3.connect(tmp_path / ".migrator" / f"{ENV}.db", timeout=60)) as holder:
+        with holder:
+            holder.execute("UPDATE migrator_state_version SET version_num = '0001'")
+        holder.execute("BEGIN IMMEDIATE")
+        with _mirror(shop, LOCKED) as process:
+            assert process.stderr is not None
+            assert process.stderr.readline() == "waits\n"
+            _until(lambda: _sleeps(process.pid))
+            process.send_signal(number)
+            _, told = process.communicate(timeout=LONG)
+    assert process.returncode == 130, told
+    _assert_told(told)
 
 
 @pytest.mark.parametrize("name", ["entries-postgresql", "entries-mariadb", "mongo-document"])
