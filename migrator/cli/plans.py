@@ -13,7 +13,7 @@ from migrator.cli.asking import confirm, need_terminal
 from migrator.cli.options import Options, global_options, pass_options, swap_options
 from migrator.cli.output import tell, tell_all, tell_json
 from migrator.cli.signals import stoppable
-from migrator.errors import Interrupted
+from migrator.errors import Interrupted, Refused
 from migrator.render.text import Line
 
 if TYPE_CHECKING:
@@ -152,6 +152,7 @@ def show_command(options: Options, plan: str) -> None:
     help="The phase to stop at.",
 )
 @click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--live", is_flag=True, help="Plan a REVISION live, as its last plan may have been.")
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
@@ -167,13 +168,14 @@ def show_command(options: Options, plan: str) -> None:
 @global_options
 @pass_options
 def apply_command(
-    options: Options, plan: str | None, until: str, yes: bool, workers: int,
+    options: Options, plan: str | None, until: str, yes: bool, live: bool, workers: int,
     accept: tuple[str, ...], accept_key: tuple[str, ...], swap: SwapTerms,
 ) -> int:  # fmt: skip
     """Carry a plan out: copy, compare, make the target the primary.
 
-    A PLAN file is carried out as it is. A REVISION is planned and shown first, and you are
-    asked. What was interrupted goes on from its checkpoints with the same command.
+    A PLAN file is carried out as it is. A REVISION is planned and shown first, live where its last
+    plan was or --live says so, and you are asked. What was interrupted goes on from its
+    checkpoints with the same command.
     --hook, --bound and --lag are for a live plan.
     """
     from migrator import commands
@@ -186,7 +188,12 @@ def apply_command(
         terms = commands.Terms(accept, accept_key, workers, swap)
         if _is_done(options, run, until):
             return 0
-        made = _chosen(options, project, name, run, terms, yes)
+        made = _chosen(options, project, name, run, terms, yes, live=live)
+        if live and not made.live:
+            raise Refused(
+                f"{made.revision} is planned at rest: what is written meanwhile is not followed",
+                hint=f"plan it live:  migrator plan {made.revision} --live",
+            )
         _apply(options, project, made, until, terms)
     return 0
 
@@ -225,8 +232,9 @@ def _as_applied(run: Run) -> Applied:
 
 
 def _chosen(
-    options: Options, project: Project, name: str, run: Run | None, terms: Terms, yes: bool
-) -> Plan:
+    options: Options, project: Project, name: str, run: Run | None, terms: Terms, yes: bool, *,
+    live: bool,
+) -> Plan:  # fmt: skip
     """The plan to carry out: of the run that is under way, of a file, or a new one, agreed to."""
     from migrator import commands
     from migrator.render.plan import plan_lines
@@ -241,7 +249,11 @@ def _chosen(
     if not yes:
         # Before the work of a plan that nobody could agree to.
         need_terminal(options, f"migrator apply {revision} --yes")
-    made = _watched(options, lambda told: commands.plan(project, revision, progress=told))
+    # Applications go on writing where they were to when it was planned last.
+    live = live or commands.planned_live(project, revision)
+    made = _watched(
+        options, lambda told: commands.plan(project, revision, live=live, progress=told)
+    )
     if not options.json:
         tell_all(plan_lines(made))
         tell("")

@@ -120,6 +120,11 @@ def mirror(
     """Be the mirror of a run until it ends; stand by while another process is."""
     stop = stop or threading.Event()
     revision = project.revision_id(revision)
+    if not project.control.runs(revision):
+        raise Refused(
+            f"no run of {revision} has begun in environment {project.settings.env}",
+            hint=f"begin it:  migrator apply {revision} --live --until prepared",
+        )
     run = project.control.run(revision)
     if not run.live:
         raise Refused(

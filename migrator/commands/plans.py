@@ -160,6 +160,13 @@ def plan_file(project: Project, name: str) -> Path:
     return Path(name) if is_plan_file(name) else project.plan_path(project.revision_id(name))
 
 
+def planned_live(project: Project, revision: str) -> bool:
+    """Whether the latest plan file of a revision is of a live move. Raises Refused for a file that
+    is no plan."""
+    path = project.plan_path(revision)
+    return path.exists() and read_plan(path).live
+
+
 def show(project: Project, name: str) -> Plan:
     """The plan in a file, or the latest plan file of a revision."""
     return read_plan(plan_file(project, name))
