@@ -8,24 +8,21 @@ control row says how far an attempt came, so that whoever comes after a crash kn
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 
 from migrator.engine import hook
+from migrator.engine.bound import Bound, call, fences
 from migrator.engine.lane import Lane
 from migrator.engine.points import reached
 from migrator.engine.proof import prove
 from migrator.errors import MigratorError, Refused, Waiting
-from migrator.journal import OTHER, Bracketed, Fence, Numbering, Staged
+from migrator.journal import OTHER, Bracketed, Numbering, Staged
 from migrator.model.phase import Phase
-from migrator.state import Run, ShadowReads, add_up
+from migrator.state import ShadowReads, add_up
 
 if TYPE_CHECKING:
     from migrator.engine.mirror import Mirror
@@ -34,8 +31,6 @@ log = structlog.get_logger("migrator.swap")
 
 BOUND = 5.0
 LAG = 0.5
-# After so much of the bound an attempt is undone: what is left is for the undoing.
-_ENOUGH = 0.9
 
 
 class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,27 +78,30 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
     mirror.scene.run = mirror.live.arm(mirror.run)
     reached("swap.armed")
     began = time.monotonic()
+    bound = Bound(mirror, old, terms, began)
     steps: dict[str, float] = {}
     try:
         mirror.epochs.arm()
         mirror.holders.arm(phase, denied=_denied(mirror, old))
         # What may take its time comes before the catching up: the writers go on meanwhile.
-        for fence in _fences(mirror, old):
+        for fence in fences(mirror, old):
             if isinstance(fence, Staged):
                 fence.prepare(terms.bound)
         for lane in mirror.lanes:
             mirror.scene.retry(lane.side(to).settle)
         _catch_up(mirror, terms)
         began = time.monotonic()
+        bound = Bound(mirror, old, terms, began)
         mirror.scene.run = mirror.live.raise_fence(mirror.run)
         reached("swap.raised")
-        marks = _fence(mirror, old, terms, began)
-        steps["fence"] = time.monotonic() - began
-        reached("swap.fenced")
-        with _in_time(mirror, old, terms, began + _ENOUGH * terms.bound) as check:
+        _hold(mirror, old, terms, bound)
+        with bound.kept():
+            marks = _fence(mirror, old, bound)
+            steps["fence"] = time.monotonic() - began
+            reached("swap.fenced")
             columns = mirror.catalogues.under_fence()
-            _drain(mirror, old, marks, check)
-            columns(check)
+            _drain(mirror, old, marks, bound)
+            columns(bound.check)
             _refuse_unlike(mirror, to, terms)
             for lane in mirror.lanes:
                 side = lane.side(to)
@@ -113,15 +111,15 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
             reached("swap.drained")
             if terms.dry_run:
                 raise _Rehearsed
-            check()
+            bound.check()
             mirror.reach(phase, primary=to, fence="flipped")
     except _Rehearsed:
-        _undo(mirror, old, terms)
+        bound.undo()
         return _took(to, began, steps, rehearsed=True)
     except BaseException:
         # The flip itself may have been carried out: the control row alone knows.
         mirror.scene.run = mirror.scene.retry(mirror.scene.control.run, mirror.run.id)
-        if mirror.run.fence != "flipped" and _undo(mirror, old, terms):
+        if mirror.run.fence != "flipped" and bound.undo():
             raise
         log.warning("flipped, though the answer was lost", run=mirror.run.id)
     reached("swap.flipped")
@@ -142,19 +140,25 @@ class _Rehearsed(Exception):
 
 
 def mend(mirror: Mirror) -> None:
-    """End an attempt that a crash left behind: forward where it was flipped, else undone."""
+    """End an attempt that a crash left behind: forward where it was flipped, else undone.
+
+    As long as requests of the mirror before may still be carried out, one of them may raise its
+    fence: the attempt is over once that is lowered, too.
+    """
     run, control = mirror.run, mirror.scene.control
     log.warning("mending", run=run.id, attempt=run.attempt, fence=run.fence, primary=run.primary)
     control.record(run.id, "mended", attempt=run.attempt, fence=run.fence)
     armed = [event["detail"] for event in control.events(run.id) if event["event"] == "armed"]
     terms = msgspec.convert(armed[-1], SwapTerms)
-    if run.fence in ("flipped", "marked") or not _undo(mirror, run.primary, terms):
+    bound = Bound(mirror, run.primary, terms, time.monotonic())
+    late = mirror.scene.lease.doubtful
+    if run.fence in ("flipped", "marked") or not bound.undo(late=late):
         for lane in mirror.lanes:
             lane.attach("source")
             lane.attach("target")
         _go_on(mirror, terms)
         return
-    if (request := mirror.live.asked()) is not None:
+    if not late and (request := mirror.live.asked()) is not None:
         # Not tried again by itself: nobody may be looking any more.
         problem = Waiting(
             "the mirror ended in the middle of it, and it was undone: nothing is lost",
@@ -284,29 +288,27 @@ def _catch_up(mirror: Mirror, terms: SwapTerms) -> None:
 # ---------------------------------------------------------------------- under the fence
 
 
-def _fence(mirror: Mirror, old: str, terms: SwapTerms, began: float) -> list[tuple[Lane, str]]:
-    """Stop all writes to the old primary, and write a marker behind the last of them (R16)."""
+def _hold(mirror: Mirror, old: str, terms: SwapTerms, bound: Bound) -> None:
+    """Have the applications stop their writes, by the hook and by their gateways (R16)."""
     if terms.hook:
-        _call(mirror, terms, "fence", terms.bound)
-    mirror.holders.hold(began + terms.bound, denied=_denied(mirror, old))
+        call(mirror, terms, "fence", round(max(0.1, bound.until - time.monotonic()), 1))
+    mirror.holders.hold(bound.until, denied=_denied(mirror, old))
+
+
+def _fence(mirror: Mirror, old: str, bound: Bound) -> list[tuple[Lane, str]]:
+    """Have the stores deny all writes to the old primary, and write a marker behind the last."""
     marks = []
     for number, lane in enumerate(mirror.lanes):
         mark = f"{mirror.run.id} {mirror.run.attempt} {number}"
         fence = lane.fence(old)
-        left = began + terms.bound - time.monotonic()
-        if left <= 0:
-            raise _too_long(terms)
+        bound.check()
         if fence is not None:
-            fence.raise_(mark, left)
+            fence.raise_(mark, max(0.001, bound.until - time.monotonic()))
         else:
             lane.journal(old).mark(mark)
         marks.append((lane, mark))
+    bound.fenced = True
     return marks
-
-
-def _fences(mirror: Mirror, side: str) -> list[Fence]:
-    """The stores' own fences of a side."""
-    return [fence for lane in mirror.lanes if (fence := lane.fence(side)) is not None]
 
 
 def _denied(mirror: Mirror, side: str) -> bool:
@@ -314,95 +316,14 @@ def _denied(mirror: Mirror, side: str) -> bool:
     return all(lane.fence(side) is not None for lane in mirror.lanes)
 
 
-def _drain(
-    mirror: Mirror, old: str, marks: list[tuple[Lane, str]], check: Callable[[], None]
-) -> None:
-    """Act on every touch before the markers. ``check`` raises where that takes too long."""
+def _drain(mirror: Mirror, old: str, marks: list[tuple[Lane, str]], bound: Bound) -> None:
+    """Act on every touch before the markers. Raises Waiting where that takes too long."""
     for lane, mark in marks:
         while not lane.has_mark(old, mark):
             mirror.scene.check()
-            check()
+            bound.check()
             lane.turn(old, 0.05, hurry=True)
-        lane.drained(old, check)
-
-
-@contextmanager
-def _in_time(
-    mirror: Mirror, old: str, terms: SwapTerms, until: float
-) -> Iterator[Callable[[], None]]:
-    """What is done here ends with Waiting where it takes too long.
-
-    A turn waits for a store for as long as that does not answer, which the writers must not. So
-    another thread undoes the attempt meanwhile: where the flip is sent at that very moment, the
-    control row knows which of the two came first (R13).
-    """
-    ends, undone = threading.Event(), threading.Event()
-    run = mirror.run
-
-    def watch() -> None:
-        if ends.wait(max(0.0, until - time.monotonic())):
-            return
-        log.warning("undone while the mirror waits for a store", run=run.id)
-        try:
-            if _undone(mirror, run, old, terms).fence != "flipped":
-                undone.set()
-        except MigratorError as error:  # the owner carries it on
-            log.error("not undone yet", where=error.where, error=error.what)
-
-    def check() -> None:
-        if time.monotonic() > until:
-            raise _too_long(terms)
-
-    watches = threading.Thread(target=copy_context().run, args=[watch], name="bound", daemon=True)
-    if mirror.guard is not None:  # a process, in which more than the owner's thread is at work
-        watches.start()
-    try:
-        yield check
-    finally:
-        ends.set()
-        if watches.ident is not None:
-            watches.join()
-        if undone.is_set():
-            raise _too_long(terms)
-
-
-def _too_long(terms: SwapTerms) -> Waiting:
-    return Waiting(
-        f"writes would have been stopped for more than {terms.bound:g} s: undone",
-        hint="see that both stores answer and end long transactions; try again, or allow more: "
-        "--bound SECONDS",
-    )
-
-
-def _undo(mirror: Mirror, old: str, terms: SwapTerms) -> bool:
-    """Let writes go on where they were; False where the attempt turns out to be flipped."""
-    mirror.scene.run = _undone(mirror, mirror.run, old, terms)
-    return mirror.run.fence != "flipped"
-
-
-def _undone(mirror: Mirror, run: Run, old: str, terms: SwapTerms) -> Run:
-    """The run once its attempt is undone, or as it is where that turns out to be flipped.
-
-    It is taken back in the control row first: after that no flip that is still on its way can
-    be carried out, and only then is the fence lowered.
-    """
-    retry = mirror.scene.retry
-    if run.fence == "raised":
-        try:
-            run = retry(mirror.live.undoing, run)
-        except Refused:
-            run = retry(mirror.scene.control.run, run.id)
-            if run.fence == "flipped":
-                return run
-            if run.fence not in ("undoing", ""):  # already taken back, and the answer was lost
-                raise
-    if run.fence in ("armed", "undoing"):
-        for fence in _fences(mirror, old):
-            if run.fence == "undoing" or isinstance(fence, Staged):
-                retry(fence.lower)
-    if run.fence == "undoing" and terms.hook:
-        _call(mirror, terms, "undo", 60.0)
-    return mirror.live.release(run) if run.fence else run
+        lane.drained(old, bound.check)
 
 
 # ---------------------------------------------------------------------- after the flip
@@ -419,17 +340,17 @@ def _go_on(mirror: Mirror, terms: SwapTerms) -> None:
         # Before anybody writes: what lies behind the marker is not thrown away after a crash.
         mirror.scene.run = mirror.live.marked(mirror.run)
     reached("swap.marked")
-    fences = _fences(mirror, new)
-    for fence in fences:
+    raised = fences(mirror, new)
+    for fence in raised:
         mirror.scene.retry(fence.open if isinstance(fence, Staged) else fence.lower)
     if terms.hook:
         try:
-            _call(mirror, terms, "release", 60.0)
+            call(mirror, terms, "release", 60.0)
         except MigratorError as error:
             log.error("hook failed after the flip", error=error.what)
             mirror.scene.control.record(mirror.run.id, "hook failed", error=error.what)
     mirror.scene.run = mirror.live.release(mirror.run)
-    for fence in fences:
+    for fence in raised:
         if isinstance(fence, Staged):
             try:
                 mirror.scene.retry(fence.lower)
@@ -446,15 +367,6 @@ def _begin_reign(mirror: Mirror, lane: Lane, new: str, mark: str) -> None:
             losses = lane.losses(new)  # a marker went with the feed that was lost
             mirror.scene.retry(lane.journal(new).mark, mark)
         lane.pass_over(new, 0.05)
-
-
-def _call(mirror: Mirror, terms: SwapTerms, event: str, seconds: float) -> None:
-    run = mirror.run
-    facts = {
-        "run": run.id, "revision": mirror.scene.plan.revision, "primary": run.primary,
-        "epoch": str(run.epoch), "attempt": str(run.attempt),
-    }  # fmt: skip
-    hook.call(terms.hook, event, facts, seconds)
 
 
 __all__ = ["BOUND", "LAG", "Swap", "SwapTerms", "mend", "swap"]

@@ -41,7 +41,8 @@ class Run:
 
     Of a live one ``attempt`` numbers its swaps of the sides, and ``fence`` says how far one is:
     ``armed``, ``raised`` (writes are being stopped), ``undoing`` (to be let go on the old side),
-    ``flipped``, ``marked`` (to be let go on the new side).
+    ``lowering`` (let go, but a store's fence may still have to be lowered), ``flipped``,
+    ``marked`` (to be let go on the new side).
     """
 
     id: str

@@ -80,6 +80,10 @@ class LiveState:
         """Note that the attempt is taken back: a flip of it can't be carried out any more."""
         return self._fence(run, "undoing")
 
+    def lowering(self, run: Run) -> Run:
+        """Note that writes go on where they were, but that a fence may still have to be lowered."""
+        return self._fence(run, "lowering")
+
     def marked(self, run: Run) -> Run:
         """Note that the new primary's journal has its start: all behind it is to be mirrored."""
         return self._fence(run, "marked")

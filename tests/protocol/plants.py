@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.engine import lane, mirror, points, swap
+from migrator.engine import bound, lane, mirror, points, swap
 from migrator.engine.lane import Lane
 from migrator.engine.mirror import Mirror
 from migrator.engine.reconcile import Reconciler
@@ -101,7 +101,7 @@ def _late_start(patch: pytest.MonkeyPatch) -> None:
 
     def released_first(owner: Mirror, terms: SwapTerms) -> None:
         if terms.hook:
-            swap._call(owner, terms, "release", 60.0)
+            bound.call(owner, terms, "release", 60.0)
         go_on(owner, terms)
 
     patch.setattr(Lane, "pass_over", pass_over)

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 import tenacity.wait
 
 from migrator import retry
-from migrator.engine import epochs, holders, hook, lane, mirror, points, reconcile, swap
+from migrator.engine import bound, epochs, holders, hook, lane, mirror, points, reconcile, swap
 from migrator.engine.held import Held
 from migrator.engine.mirror import Mirror
 from migrator.engine.throttle import Throttle
@@ -82,6 +82,7 @@ class _Late:
     gone: Sequence[Value]
     until: float
     lands: bool
+    fence: bool = False  # it raises that
 
 
 @dataclass
@@ -208,6 +209,12 @@ class World:
         self.late.append(_Late(server, put, gone, until, lands))
         self.hears("late", server, [*(block.id for block in put), *gone])
 
+    def fences_late(self, side: str) -> None:
+        """The process is killed, and its request to raise a fence is carried out after a while."""
+        until = self.now + self.chances.life - 0.1
+        self.late.append(_Late(self.servers[side], (), (), until, lands=True, fence=True))
+        self.kill()
+
     def kill(self) -> None:
         self.dead = True
         self.hears("killed", None, None)
@@ -229,6 +236,7 @@ class World:
             if request.lands:
                 self.told.append(f"late request lands on the {request.server.at.store}")
                 request.server.carry_out(request.put, request.gone)
+                request.server.fenced |= request.fence
 
     # ------------------------------------------------------------------ the application
 
@@ -281,9 +289,9 @@ class World:
         if self.hook:
             return not self.stopped
         primary, fence = self.run()
-        if self.side != primary and fence == "":
+        if self.side != primary and fence in ("", "lowering"):
             self.side = primary
-        return self.side == primary and fence in ("", "armed", "raised")
+        return self.side == primary and fence in ("", "armed", "raised", "lowering")
 
     def _said(self, what: str) -> None:
         self.told.append(f"application: {what} on the {self.side}")
@@ -423,7 +431,7 @@ class Schedule:
         self._lease = _Lease(world, succeeded=False)
         self._processes = 0
         quiet = _Quiet()
-        for module in (epochs, holders, lane, mirror, reconcile, swap):
+        for module in (bound, epochs, holders, lane, mirror, reconcile, swap):
             patch.setattr(module, "time", clock)
             patch.setattr(module, "log", quiet, raising=False)
         patch.setattr(retry, "log", quiet)

@@ -467,6 +467,24 @@ def test_a_foreign_write_during_a_swap_leaves_no_difference_untold(
     assert schedule.strangers() == ["Game:0"] or not schedule.world.lacks("target")
 
 
+def test_a_fence_that_a_dead_mirror_raises_late_is_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one lets writes go on at once, and the attempt is over only after that (R6)."""
+    schedule = level(monkeypatch)
+    world = schedule.world
+    source = world.servers["source"]
+    denied: list[bool] = []
+    world.script["fence"] = lambda: world.fences_late("source")
+    world.script["sleep"] = lambda: denied.append(not source.put("0", source.blocks["0"]))
+
+    assert not schedule.ask(Phase.CUT_OVER)
+
+    assert denied == [False]
+    assert "late request lands on the source" in world.told
+    assert (source.fenced, world.run()) == (False, ("source", ""))
+    ends_equal(schedule)
+    reach(schedule, Phase.CUT_OVER)
+
+
 def test_a_swap_whose_last_turn_takes_too_long_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The marker is in the feed by the end of that turn; the writers have waited too long."""
     schedule = level(monkeypatch)

@@ -4,16 +4,14 @@ same, and what comes after it goes on."""
 from __future__ import annotations
 
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -24,6 +22,7 @@ from migrator.model.url import scheme
 from migrator.ports import StoreSettings
 from migrator.state import LiveState
 from tests.system import kit, servers
+from tests.system.between import between
 from tests.system.kit import ENV, PLACES, Shop, Urls
 
 BY_NAME = {place.name: place for place in PLACES}
@@ -57,62 +56,6 @@ LONG = 120.0
 NAMES = ["entries-postgresql", "mongo-document"]
 
 
-class Between:
-    """Stands between clients and a server, and can fall silent: then it holds all that is asked,
-    and takes new connections as a stopped server's kernel does. What was asked for still comes."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._server = host, port
-        self._listens = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listens.getsockname()[1]
-        self._flows = threading.Event()
-        self._flows.set()
-        self._open: list[socket.socket] = []
-        self.held: list[bytes] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def fall_silent(self) -> None:
-        self._flows.clear()
-
-    def go_on(self) -> None:
-        self._flows.set()
-
-    def close(self) -> None:
-        self._flows.set()
-        self._listens.close()
-        for each in self._open:
-            each.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):  # until it is closed
-            while True:
-                client, _ = self._listens.accept()
-                server = socket.create_connection(self._server)
-                self._open += [client, server]
-                for ends in ((client, server), (server, client)):
-                    threading.Thread(target=self._carry, args=ends, daemon=True).start()
-
-    def _carry(self, start: socket.socket, end: socket.socket) -> None:
-        with suppress(OSError):
-            while data := start.recv(65536):
-                if start.getsockname()[1] == self.port and not self._flows.is_set():
-                    self.held.append(data)
-                    self._flows.wait()
-                end.sendall(data)
-        for each in (start, end):
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-
-@contextmanager
-def _between(url: str) -> Iterator[tuple[Between, str]]:
-    """What stands before a server, and the server's URL by it."""
-    parts = urlsplit(url)
-    with closing(Between(parts.hostname or "", parts.port or 0)) as between:
-        user, at, _ = parts.netloc.rpartition("@")
-        yield between, parts._replace(netloc=f"{user}{at}127.0.0.1:{between.port}").geturl()
-
-
 def _until(there: Callable[[], bool]) -> None:
     end = time.monotonic() + LONG
     while not there():
@@ -139,7 +82,7 @@ def test_a_mirror_ends_though_the_server_of_the_source_does_not_answer(
 ) -> None:
     place = BY_NAME[name]
     url, source = urls(place.server, place.store), kit.fresh("stalled")
-    with _between(url) as (between, through):
+    with between(url) as (silent, through):
         shop = Shop(tmp_path, {place.store: through, "new": "embedded:///new.db", "plain": url})
         at_ = place.script(source)
         shop.script(f"move = Move('Game', source={at_}, target=At('new', 'games'))")
@@ -152,13 +95,13 @@ def test_a_mirror_ends_though_the_server_of_the_source_does_not_answer(
             before = live.told()
             with _mirror(shop) as process:
                 _until(lambda: live.told() != before)
-                between.fall_silent()
+                silent.fall_silent()
                 kit.fill(side, [("3", {"id": "3"})])
-                _until(lambda: bool(between.held))  # what the mirror asks for, now that it was told
+                _until(lambda: bool(silent.held))  # what the mirror asks for, now that it was told
                 process.send_signal(signal.SIGTERM)
                 _, told = process.communicate(timeout=LONG)
             assert process.returncode == 130, told
-            between.go_on()
+            silent.go_on()
             commands.apply(project, plan, until=Phase.SHADOW_READ)
             (found,) = commands.verify_run(project, "0001")
             assert (found.equal, found.clean) == (3, True)
@@ -193,20 +136,20 @@ def _begun(shop: Shop) -> None:
 def test_a_mirror_ends_that_starts_while_its_control_database_does_not_answer(
     number: signal.Signals, database_url: servers.MakeDatabase, tmp_path: Path
 ) -> None:
-    with _between(database_url("postgresql", kit.fresh("control"))) as (between, through):
+    with between(database_url("postgresql", kit.fresh("control"))) as (silent, through):
         shop = Shop(tmp_path, SHOP)
         text = shop.config.read_text()
         shop.config.write_text(text.replace(f"[env.{ENV}]", f'[env.{ENV}]\ncontrol = "{through}"'))
         shop.script(MOVE)
         _begun(shop)
-        between.fall_silent()
+        silent.fall_silent()
         with _mirror(shop) as process:
-            _until(lambda: bool(between.held))
+            _until(lambda: bool(silent.held))
             process.send_signal(number)
             _, told = process.communicate(timeout=LONG)
         assert process.returncode == 130, told
         _assert_told(told)
-        between.go_on()
+        silent.go_on()
         with shop.open() as project:
             assert project.control.run("0001").phase is Phase.DUAL_WRITE
             commands.abort(project, "0001", drop_target=True)
@@ -236,10 +179,10 @@ def test_a_mirror_ends_that_starts_while_another_holds_its_control_database(
 @pytest.mark.parametrize("name", ["entries-postgresql", "entries-mariadb", "mongo-document"])
 def test_a_store_is_closed_though_its_server_does_not_answer(name: str, urls: Urls) -> None:
     place = BY_NAME[name]
-    with _between(urls(place.server, place.store)) as (between, through):
+    with between(urls(place.server, place.store)) as (silent, through):
         store = factory(scheme(through))(StoreSettings("store", through))
         store.ping()
-        between.fall_silent()
+        silent.fall_silent()
         closing_ = threading.Thread(target=store.close, daemon=True)
         closing_.start()
         closing_.join(LONG)

@@ -25,6 +25,9 @@ from migrator.stores.sql.journal_mysql import MysqlJournal, mark
 # Every session of Migrator's has it (engine.py); an application has no reason to set it.
 WRITER = "@migrator_writer"
 _EVENTS = ("INSERT", "UPDATE", "DELETE")
+# Seconds. Who is cut off under its locks holds up every writer: the server ends that session by
+# itself (R6).
+_IDLE = 2
 _THERE = (
     "SELECT count(*) FROM information_schema.tables "
     "WHERE table_schema = database() AND table_name = %s"
@@ -135,10 +138,15 @@ def _do(c: Connection, statement: str) -> None:
 
 @contextmanager
 def _patient(c: Connection, end: float) -> Iterator[None]:
-    """Wait for locks until then, to the second."""
-    before = c.exec_driver_sql("SELECT @@lock_wait_timeout").scalar()
-    _do(c, f"SET SESSION lock_wait_timeout = {max(1, math.ceil(end - time.monotonic()))}")
+    """Wait for locks until then, to the second, and hold none of one that is cut off."""
+    before = c.exec_driver_sql("SELECT @@lock_wait_timeout, @@wait_timeout").one()
+    _limit(c, max(1, math.ceil(end - time.monotonic())), _IDLE)
     try:
         yield
     finally:
-        _do(c, f"SET SESSION lock_wait_timeout = {before}")
+        _limit(c, *before)
+
+
+def _limit(c: Connection, locks: int, idle: int) -> None:
+    """For how many seconds this session waits for locks, and for its next statement."""
+    _do(c, f"SET SESSION lock_wait_timeout = {locks}, SESSION wait_timeout = {idle}")

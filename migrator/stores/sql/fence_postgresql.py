@@ -23,6 +23,8 @@ WRITER = "migrator.writer"
 # the server looks for a deadlock (after 1 s), whose victim might be the application.
 _BELOW = 0.2
 _BETWEEN = 0.02
+# Who is cut off under its lock holds up every writer: the server ends that session by itself (R6).
+_IDLE = 2.0
 
 
 Emit: TypeAlias = Callable[[Connection, str], None]
@@ -59,6 +61,7 @@ class PostgresqlFence:
         root, *below = self._tables
         with self.database.writing(self.where) as c:
             c.execute(ddl(f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}"))
+            c.execute(ddl(f"SET LOCAL idle_in_transaction_session_timeout = {int(_IDLE * 1000)}"))
             c.execute(ddl(f"LOCK TABLE {root} IN SHARE ROW EXCLUSIVE MODE"))
             if below:
                 most = max(0.001, min(seconds, _BELOW))
