@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from migrator.errors import Terminal
+from migrator.errors import Refused, Terminal
 from migrator.journal import Bracketed, Fenced, Followed, Journal
 from migrator.model.evolution import Drop, Keep
 from migrator.model.path import escape, parse_path
@@ -135,7 +135,7 @@ def _told(side: Collection, journal: Journal) -> list[tuple[str, str, str]]:
     try:
         for told in journal.findings():
             found.append(told)
-    except Terminal:
+    except (Refused, Terminal):
         if side.exists():
             raise
     return found

@@ -119,6 +119,9 @@ class MysqlJournal:
     # ------------------------------------------------------------ made and removed
 
     def findings(self) -> Iterable[tuple[str, str, str]]:
+        # The server first: the tables of a target may still have to be made.
+        with self.session() as c:
+            yield from ((severity, code, text) for severity, code, text, _ in _lacking(c))
         watched = self.watched()
         for name, base in zip(watched.tables[0].key, watched.bases, strict=True):
             if not _FOLLOWED.fullmatch(base):
@@ -126,8 +129,6 @@ class MysqlJournal:
                     "error", "key-type",
                     f"a key of type {base} ({name}) can't be followed in the binary log",
                 )  # fmt: skip
-        with self.session() as c:
-            yield from ((severity, code, text) for severity, code, text, _ in _lacking(c))
 
     def prepare(self) -> Json:
         for _, _, text in self.findings():

@@ -80,8 +80,16 @@ class PostgresqlJournal:
     # ------------------------------------------------------------ made and removed
 
     def findings(self) -> Iterable[tuple[str, str, str]]:
-        with self._session() as c:
+        # The server first: the tables of a target may still have to be made.
+        with self.database.reading(self.where) as c:
             yield from lacking(c)
+            if one(c, "SHOW max_slot_wal_keep_size") == "-1":
+                yield (
+                    "warning", "wal-keep",
+                    "max_slot_wal_keep_size is -1: while no mirror runs, nothing keeps the slot "
+                    "from filling the server's disk; SET it to what the disk can spare",
+                )  # fmt: skip
+        with self._session() as c:
             for node in self._nodes:
                 if _needs_full(node) and _identity(c, node) != "FULL":
                     yield (
@@ -89,12 +97,6 @@ class PostgresqlJournal:
                         f"{node.info.name} gets REPLICA IDENTITY FULL while the move lasts: its "
                         "primary key does not tell which aggregate a row belongs to",
                     )  # fmt: skip
-            if one(c, "SHOW max_slot_wal_keep_size") == "-1":
-                yield (
-                    "warning", "wal-keep",
-                    "max_slot_wal_keep_size is -1: while no mirror runs, nothing keeps the slot "
-                    "from filling the server's disk; SET it to what the disk can spare",
-                )  # fmt: skip
 
     def prepare(self) -> Json:
         with self._session() as c:
