@@ -64,10 +64,10 @@ class Writer:
 
     def _run(self) -> None:
         with self.open(self.config) as games, self._history.open("a") as history:
-            n = 0
+            n = self._history.read_text().count("\n")  # it may begin again
             while not self._stop.exists():
                 n += 1
-                key = f"{self.name}-{n % 7}"
+                key = self._key(n)
                 history.write(json.dumps([key, "begun"]) + "\n")
                 history.flush()
                 try:
@@ -78,6 +78,10 @@ class Writer:
                     continue
                 history.write(json.dumps([key, value]) + "\n")
                 history.flush()
+
+    def _key(self, n: int) -> str:
+        """The key of the n-th write."""
+        return f"{self.name}-{n % 7}"
 
     def _write(self, games: Gateway, key: str, n: int) -> Record | None:
         value: Record = {"id": key, "n": -n, "rounds": [{"pos": 0, "n": n}]}

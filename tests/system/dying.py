@@ -1,0 +1,122 @@
+"""Processes of a live move that may be killed: its owners, at named points, and its writers.
+
+A server forks them that has no threads and nothing open: what another thread holds at a fork is
+never let go in the child. It imports what they need once, for all tests of a process.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from dataclasses import dataclass, replace
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from migrator import commands
+from migrator.engine import points
+from migrator.errors import Waiting
+from migrator.gateway import Gateway
+from migrator.model.phase import Phase
+from migrator.model.value import Record
+from tests.gateway.kit import QUICK, opened
+from tests.gateway.test_live import swapped
+from tests.gateway.writers import Writer
+
+LONG = 120.0  # seconds; as long as a loaded machine may take
+_context = multiprocessing.get_context("forkserver")
+_STORES = ("cassandra", "dynamodb", "mongo", "redis", "sql", "sqlite")
+_context.set_forkserver_preload([__name__, *(f"migrator.stores.{name}" for name in _STORES)])
+
+
+def owner_dies(config: Path, word: str, point: str) -> None:
+    """Let an owner do what a word says, and see that it was killed as it came to a point."""
+    process = _context.Process(target=_owner, args=(config, word, point))
+    process.start()
+    process.join(LONG)
+    if process.exitcode is None:
+        process.kill()
+    assert process.exitcode == -signal.SIGKILL, f"{point} was not reached: {process.exitcode}"
+
+
+def _owner(config: Path, word: str, point: str) -> None:
+    def hook(reached: str) -> None:
+        if reached == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    points.hook = hook
+    own(config, word)
+
+
+def own(config: Path, word: str) -> None:
+    """Be the owner of a move until what a word says is done."""
+    with commands.Project(config, "test") as project:
+        if word == "apply":
+            _apply(project)
+        elif word == "mirror":
+            commands.mirror(project, "0001")
+        else:
+            swapped(getattr(commands, word), project)
+
+
+def _apply(project: commands.Project) -> None:
+    """Come to shadow reads; again where that has to wait."""
+    run = commands.unfinished(project, "0001")
+    plan = commands.frozen_plan(run) if run else commands.plan(project, "0001", live=True)
+    assert plan.errors == []
+    terms = commands.Terms(accept=[finding.code for finding in plan.findings])
+    end = time.monotonic() + LONG
+    while True:
+        try:
+            commands.apply(project, plan, until=Phase.SHADOW_READ, terms=terms)
+        except Waiting:
+            assert time.monotonic() < end
+        else:
+            return
+
+
+def _patient(config: Path) -> Gateway:
+    """A gateway that outlasts the deaths of owners."""
+    return opened(config, replace(QUICK, bound=LONG))
+
+
+@dataclass
+class Mortal(Writer):
+    """A writer that leaves some of the machine to others. Once it was stopped it may go on."""
+
+    process: BaseProcess | None = None
+
+    def start(self) -> Mortal:
+        self._stop.unlink(missing_ok=True)
+        self.waited = False
+        process = _context.Process(target=mortal, args=(self.config, self.name))
+        process.start()
+        self.process, self.pid = process, process.pid or 0
+        return self
+
+    def _key(self, n: int) -> str:
+        """Each is written twice: no later write hides the loss of its last."""
+        return f"{super()._key(n)}-{n // 14}"
+
+    def _write(self, games: Gateway, key: str, n: int) -> Record | None:
+        time.sleep(0.01)
+        return super()._write(games, key, n)
+
+    def live(self) -> None:
+        """What its process does."""
+        try:
+            self._run()
+        except BaseException as error:
+            self._history.with_suffix(".error").write_text(repr(error))
+            raise
+
+    def join(self) -> int:
+        assert self.process is not None
+        self.waited = True
+        self.process.join(LONG)
+        return self.process.exitcode or 0
+
+
+def mortal(config: Path, name: str) -> None:
+    Mortal(config, name, _patient).live()
