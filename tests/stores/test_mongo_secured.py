@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pymongo
 import pytest
@@ -19,6 +20,7 @@ from migrator.model.move import At
 from migrator.ports import Store, StoreSettings
 from migrator.retry import Retry
 from migrator.stores.mongo import collection, open_store
+from migrator.stores.mongo.journal import MARKS
 from tests.cli.kit import SETTINGS, Project, new_shop, one_line
 from tests.contract.own_redis import free_port
 from tests.stores.certificates import Authority
@@ -237,3 +239,24 @@ def test_a_target_that_can_only_be_read(shop: Project, server: Server) -> None:
     # With the right to write, the same command goes on.
     settings(shop, server, "app")
     assert "3 blocks equal" in shop.done("apply", "0001", "--yes").out
+
+
+def test_who_may_not_follow_or_mark_is_told_and_changes_nothing(
+    open_: Open, server: Server
+) -> None:
+    with server.plain(username="root", password="root", authSource="admin") as client:
+        roles = [{"role": "readWrite", "db": "other"}]
+        client["accounts"].command("createUser", "elsewhere", pwd="first", roles=roles)
+
+    def refused(name: str, word: str, *values: str) -> str:
+        place: Any = open_(username=name).collection("Game", At("docs", "games"))
+        with pytest.raises(Terminal, match="refused the login or the right") as caught:
+            getattr(place.journal("run"), word)(*values)
+        assert "the user's roles" in caught.value.hint
+        assert caught.value.where == "docs:games"
+        return caught.value.what
+
+    assert "listCollections" in refused("elsewhere", "prepare")
+    assert "insert" in refused("reader", "mark", "here")
+    with server.plain(username="app", password="first", authSource="accounts") as client:
+        assert MARKS not in client["shop"].list_collection_names()
