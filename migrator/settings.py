@@ -19,7 +19,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -70,6 +70,13 @@ class _Shadow(msgspec.Struct, frozen=True):
     explained: list[object] = []
 
 
+class _Record(msgspec.Struct, frozen=True):
+    share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    folder: str = "recordings"
+    values: Literal["synthetic", "keep"] = "synthetic"
+    megabytes: Annotated[float, msgspec.Meta(gt=0)] = 100.0
+
+
 class _Top(msgspec.Struct, frozen=True):
     env: dict[str, object] = {}
     migrations: str = "migrations"
@@ -84,6 +91,18 @@ class _Env(msgspec.Struct, frozen=True):
     control: object = None
     stores: dict[str, object] = {}
     shadow: object = None
+    record: object = None
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What gateways record of their calls: those of a share of the keys, with their values kept
+    or without; no file is begun or goes on where the folder held so many megabytes with it."""
+
+    share: float
+    folder: Path
+    values: str
+    megabytes: float
 
 
 @dataclass(frozen=True)
@@ -102,6 +121,7 @@ class Settings:
     feed_gb: float = FEED_GB
     shadow_share: float = 0.0
     explained: tuple[Explained, ...] = ()
+    record: Recording | None = None
 
     @property
     def root(self) -> Path:
@@ -183,6 +203,7 @@ def load_settings(path: str | Path | None = None, env: str | None = None) -> Set
     name = _choose(envs, env, top.default_env)
     chosen, stores, control = envs[name]
     share, known = _shadow(chosen.shadow, f"env.{name}.shadow")
+    record = _recording(chosen.record, f"env.{name}.record", file.parent)
     return Settings(
         file,
         name,
@@ -196,6 +217,7 @@ def load_settings(path: str | Path | None = None, env: str | None = None) -> Set
         chosen.feed_gb,
         share,
         known,
+        record,
     )
 
 
@@ -236,6 +258,14 @@ def _shadow(raw: object, at: str) -> tuple[float, tuple[Explained, ...]]:
         except Refused as error:
             raise _refuse(here, error.what, error.hint) from None
     return table.share, tuple(known)
+
+
+def _recording(raw: object, at: str, root: Path) -> Recording | None:
+    """What gateways record of their calls; nothing where the settings do not speak of it."""
+    if raw is None:
+        return None
+    table = _read(_Record, raw, at)
+    return Recording(table.share, root / table.folder, table.values, table.megabytes)
 
 
 def _store(raw: object, at: str) -> StoreTable:

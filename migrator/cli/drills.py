@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from migrator.cli.options import Options, global_options, pass_options, swap_options
 from migrator.cli.output import tell, tell_all, tell_json
@@ -31,8 +34,15 @@ _MIX = "put=2,update=3,append=3,delete=1,get=3"
               help="Keys of each writer.")  # fmt: skip
 @click.option("--skew", type=click.FloatRange(0), default=1.0, show_default=True,
               help="Exponent of Zipf's law for the keys; 0 for all alike.")  # fmt: skip
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=5.0, show_default=True,
-              help="Of traffic between two steps.")  # fmt: skip
+@click.option("--replay", multiple=True, metavar="FILE",
+              type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Replay what gateways recorded, in the place of --rate, --mix, --keys and "
+              "--skew; may be repeated.")  # fmt: skip
+@click.option("--speed", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
+              help="So many times the rate of the recording.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(0, min_open=True),
+              help="Of traffic between two steps; default: 5, or a fifth of the recording if that "
+              "is longer.")  # fmt: skip
 @click.option("--minimum", type=click.IntRange(1), default=20, show_default=True,
               help="Acknowledged calls of each kind, without which it does not pass.")  # fmt: skip
 @click.option("--lease", type=click.FloatRange(0.5), default=5.0, show_default=True,
@@ -49,27 +59,30 @@ _MIX = "put=2,update=3,append=3,delete=1,get=3"
 @pass_options
 def drill_command(
     options: Options, plan: str, writers: int, rate: float, mix: str, keys: int, skew: float,
-    seconds: float, minimum: int, seed: int | None, kills: int, lease: float, finish: bool,
-    accept: tuple[str, ...], swap: SwapTerms,
+    replay: tuple[Path, ...], speed: float, seconds: float | None, minimum: int, seed: int | None,
+    kills: int, lease: float, finish: bool, accept: tuple[str, ...], swap: SwapTerms,
 ) -> int:  # fmt: skip
     """Rehearse the whole life of a live move where the settings say staging = true.
 
-    Writers go through the gateway, under keys of their own that are removed at the end. The move
-    is copied, compared, cut over, rolled back and cut over again, while mirror and writers are
-    killed. Exits with 4 where a write that was acknowledged is missing or there twice, where both
-    sides differ, or where too little was written to tell. Writes drills/RUN.json and RUN.html.
+    Writers go through the gateway, under keys of their own that are removed at the end; what they
+    do is made up, or replayed. The move is copied, compared, cut over, rolled back and cut over
+    again, while mirror and writers are killed. Exits with 4 where a write that was acknowledged is
+    missing or there twice, where both sides differ, or where too little was written to tell. Writes
+    drills/RUN.json and RUN.html.
     """
     from migrator import commands
     from migrator.cli.plans import nearest
     from migrator.drill import Drill, DrillTerms
     from migrator.drill.drill import refuse_outside_staging
+    from migrator.drill.replay import read
     from migrator.render.drill import drill_lines
     from migrator.render.runs import step
 
+    _refuse_unused(bool(replay))
     terms = DrillTerms(
         writers=writers, rate=rate, keys=keys, mix=_mix(mix), skew=skew, seconds=seconds,
         minimum=minimum, seed=seed, kills=kills, finish=finish, lease=lease,
-        apply=commands.Terms(accept=accept, swap=swap),
+        apply=commands.Terms(accept=accept, swap=swap), speed=speed,
     )  # fmt: skip
 
     def told(stage: str) -> None:
@@ -78,6 +91,8 @@ def drill_command(
 
     with options.project() as project:
         refuse_outside_staging(project)
+        if replay:
+            terms = dataclasses.replace(terms, replay=read(replay))
         with stoppable() as stop:
             drill = Drill(project, _plan(project, plan), terms, told=told, stop=stop)
             report = drill.run()
@@ -88,6 +103,16 @@ def drill_command(
         tell_all(drill_lines(report))
         tell("", str(nearest(page)))
     return 0 if report.passed else Mismatch.exit_code
+
+
+def _refuse_unused(replays: bool) -> None:
+    """Raise Usage for an option that would have no effect."""
+    context = click.get_current_context()
+    unused = ("rate", "mix", "keys", "skew") if replays else ("speed",)
+    for name in unused:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            told = "a recording says that itself" if replays else "it is for --replay"
+            raise Usage(f"--{name}: {told}", hint="leave it out")
 
 
 def _plan(project: Project, name: str) -> Plan:

@@ -26,6 +26,7 @@ from migrator.drill.history import Act, Fault, Key, Known, State
 from migrator.drill.making import Maker, Shape, maker, shape
 from migrator.drill.page import page
 from migrator.drill.processes import Killable, MirrorProcess, Writer
+from migrator.drill.replay import Part, Recording, keep, share_out
 from migrator.drill.sides import SIDES, held, left, try_out
 from migrator.engine.verify import Verification
 from migrator.errors import Failed, Interrupted, MigratorError, Refused, Transient, Waiting
@@ -40,6 +41,9 @@ from migrator.route import Route
 from migrator.state import Lease, LiveState, Run
 
 SAMPLES = 50
+SECONDS = 5.0
+STAGES = 5
+"""So many times there is traffic between two steps, and so many seconds each by default."""
 TRIES = 5
 BUCKETS = 120
 _PATIENCE = 5.0
@@ -60,6 +64,9 @@ class DrillTerms:
     """What is rehearsed. ``rate``: calls a second of all writers; ``keys``: of each writer;
     ``seconds``: of traffic between two steps; ``minimum``: calls of each kind that have to be
     acknowledged; ``kills``: how many of KILLS; ``lease``: of a gateway in quiet phases, in seconds.
+
+    Where ``replay`` is a recording, its calls are made at ``speed`` times the rate of then, in the
+    place of ``rate``, ``keys``, ``mix`` and ``skew``; without ``seconds`` it is replayed once.
     """
 
     writers: int = 2
@@ -67,13 +74,34 @@ class DrillTerms:
     keys: int = 20
     mix: Mapping[Act, float] = field(default_factory=lambda: dict(MIX))
     skew: float = 1.0
-    seconds: float = 5.0
+    seconds: float | None = None
     minimum: int = 20
     seed: int | None = None
     kills: int = len(KILLS)
     finish: bool = False
     lease: float = 5.0
     apply: commands.Terms = field(default_factory=commands.Terms)
+    replay: Recording | None = None
+    speed: float = 1.0
+
+    @property
+    def between(self) -> float:
+        """The seconds of traffic between two steps."""
+        if self.seconds is not None:
+            return self.seconds
+        whole = 0.0 if self.replay is None else self.replay.seconds / self.speed
+        return max(SECONDS, whole / STAGES)
+
+    def wanted(self, lists: bool) -> dict[Act, int]:
+        """How many calls of each kind have to be acknowledged; ``lists``: whether something lies
+        there that appends could be made for."""
+        mix: Mapping[Act, float] = self.mix if self.replay is None else self.replay.acts
+        least = {act: self.minimum for act, part in mix.items() if part > 0}
+        if not lists and least.pop(Act.APPEND, 0) and self.replay is not None:
+            least[Act.APPEND] = 0
+        if self.replay is not None:
+            least.setdefault(Act.PUT, 0)  # what was there before is put first
+        return {act: least[act] for act in Act if act in least}
 
 
 @dataclass
@@ -118,6 +146,8 @@ class Drill:
         self._chosen = random.Random(self._seed)  # noqa: S311
         self._number = secrets.randbelow(2**31)
         self._shapes: list[Shape] = []
+        self._recording = self._terms.replay
+        self._parts: list[Part] = []
         self._stages: list[report.Stage] = []
         self._kills: list[report.Kill] = []
         self._lag: list[tuple[float, float]] = []
@@ -136,6 +166,7 @@ class Drill:
         """
         self._refuse()
         self._shapes = self._make_shapes()
+        self._share_out()
         self._try_out()
         run = self._begin()
         here = self.folder / run.id
@@ -147,7 +178,7 @@ class Drill:
             run.revision, self._project.settings.file, self._project.settings.env,
             here / "mirror.log", lambda: live.told()[0],
         )  # fmt: skip
-        writers = [Writer(self._orders(here, number)) for number in range(self._terms.writers)]
+        writers = [Writer(self._orders(here, number)) for number in range(self._writers)]
         found = _Found()
         try:
             with self._watching(live):
@@ -159,6 +190,8 @@ class Drill:
             mirror.stop(patience=_PATIENCE)
         finally:
             mirror.stop()
+            for number in range(len(self._parts)):  # it may hold what an application wrote
+                _part_file(here, number).unlink(missing_ok=True)
         made = self._report(run, started, known, found, left)
         self._write(made)
         if found.stopped:
@@ -184,15 +217,25 @@ class Drill:
     def _ways(self) -> list[tuple[Route, Shape]]:
         return list(zip(self._routes(), self._shapes, strict=True))
 
+    @property
+    def _writers(self) -> int:
+        return len(self._parts) or self._terms.writers
+
+    def _share_out(self) -> None:
+        """Give each writer its part of the recording. Raises Refused."""
+        if self._recording is not None:
+            self._recording = self._recording.of([each.cls for each in self._shapes])
+            self._parts = share_out(self._recording, self._terms.writers, self._terms.speed)
+
     def _try_out(self) -> None:
         """See that keys are free and values can be written. Raises Refused."""
-        terms = self._terms
-        names = [f"{w}.{n}.0" for w in range(terms.writers) for n in range(terms.keys)]
+        keys = [part.keys for part in self._parts] or [self._terms.keys] * self._writers
+        names = [f"{w}.{n}.0" for w, number in enumerate(keys) for n in range(number)]
         for route, each in self._ways():
             if held(route, "source", each, names):
                 raise Refused("keys of the drill are taken; try again", where=route.cls)
             with self._gateway(route.cls) as gateway:
-                try_out(gateway, each, f"{terms.writers}.0.0")
+                try_out(gateway, each, f"{self._writers}.0.0")
 
     def _refuse(self) -> None:
         """Raise Refused where this plan can't be drilled now."""
@@ -231,10 +274,13 @@ class Drill:
 
     def _orders(self, here: Path, number: int) -> traffic.Orders:
         terms, settings = self._terms, self._project.settings
+        file = None
+        if self._parts:
+            keep(self._parts[number], file := _part_file(here, number))
         return traffic.Orders(
             settings.file, settings.env, self._made.revision, here, number, tuple(self._shapes),
             terms.mix, terms.keys, terms.writers / terms.rate, terms.skew, self._seed,
-            GatewayTerms(lease=terms.lease),
+            GatewayTerms(lease=terms.lease), file,
         )  # fmt: skip
 
     def _gateway(self, cls: str) -> Gateway:
@@ -296,7 +342,7 @@ class Drill:
 
     def _traffic(self, name: str, writers: list[Writer], victims: Mapping[str, Killable]) -> None:
         """Let the writers work; in the middle of it something may be killed."""
-        seconds = self._terms.seconds
+        seconds = self._terms.between
         after = seconds * self._chosen.uniform(0.2, 0.5)
         with self._stage(name), self._killing(victims.get(name), after):
             if self._stop.wait(seconds):
@@ -437,11 +483,7 @@ class Drill:
         self, run: Run, started: float, known: Known, found: _Found, left: int
     ) -> report.Report:
         terms, seconds = self._terms, self._now()
-        lists = any(each.items for each in self._shapes)
-        wanted = {
-            act: terms.minimum for act, part in terms.mix.items()
-            if part > 0 and (lists or act is not Act.APPEND)
-        }  # fmt: skip
+        wanted = terms.wanted(any(each.items for each in self._shapes))
         counts = report.count(known, wanted, self._reigns())
         faults = found.faults
         why = report.reasons(counts, faults, found.verified, left, found.problems)
@@ -455,17 +497,40 @@ class Drill:
             classes=[each.cls for each in self._shapes],
             ending=self._project.control.run(run.id).phase.value,
             began=started, seconds=seconds, passed=not why, reasons=why,
-            asked=report.Asked(
-                writers=terms.writers, rate=terms.rate, keys=terms.keys, skew=terms.skew,
-                mix={act.value: part for act, part in terms.mix.items()},
-                seconds=terms.seconds, seed=self._seed,
-            ),
+            asked=self._asked(),
             stages=self._stages, kills=self._kills, done=counts, keys=len(known.certain),
             left=left, longest=round(known.longest(0.0, self._began + seconds)[0], 6),
             bucket=bucket,
             throughput=report.throughput(known, self._began, seconds, bucket), lag=self._lag,
             refused=dict(known.reasons.most_common(20)), faults=faults[: report.MOST_FAULTS],
             more_faults=max(0, len(faults) - report.MOST_FAULTS), verified=found.verified,
+            replay=self._replayed(known),
+        )  # fmt: skip
+
+    def _asked(self) -> report.Asked:
+        terms, recording = self._terms, self._recording
+        if recording is None:
+            return report.Asked(
+                writers=terms.writers, rate=terms.rate, keys=terms.keys, skew=terms.skew,
+                mix={act.value: part for act, part in terms.mix.items()},
+                seconds=terms.between, seed=self._seed,
+            )  # fmt: skip
+        rate = terms.speed * len(recording.lines) / (recording.seconds or 1.0)
+        return report.Asked(
+            writers=self._writers, rate=round(rate, 3), keys=len(recording.keys), skew=None,
+            mix={act.value: float(number) for act, number in recording.acts.items()},
+            seconds=terms.between, seed=self._seed,
+        )  # fmt: skip
+
+    def _replayed(self, known: Known) -> report.Replay | None:
+        recording = self._recording
+        if recording is None:
+            return None
+        return report.Replay(
+            files=list(recording.files), lines=len(recording.lines), keys=len(recording.keys),
+            seconds=round(recording.seconds, 6), speed=self._terms.speed, values=recording.values,
+            replayed=known.replayed, made=known.made,
+            left_out=dict((recording.left_out + known.left_out).most_common(20)),
         )  # fmt: skip
 
     def _reigns(self) -> list[tuple[float, float]]:
@@ -492,6 +557,10 @@ def refuse_outside_staging(project: Project) -> None:
             where=settings.file.name,
             hint=f"if it may, say so there:  [env.{settings.env}]  staging = true",
         )
+
+
+def _part_file(here: Path, number: int) -> Path:
+    return here / f"replay-{number}.txt"
 
 
 def _maker_of(number: int, cls: str) -> Callable[[Value], Maker]:

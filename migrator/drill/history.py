@@ -24,6 +24,10 @@ class Act(StrEnum):
     APPEND = "append"
     DELETE = "delete"
     GET = "get"
+    ENTRIES = "get_entries"
+
+
+READS = frozenset((Act.GET, Act.ENTRIES))
 
 
 class State(msgspec.Struct, frozen=True):
@@ -35,7 +39,12 @@ class State(msgspec.Struct, frozen=True):
 
 
 class Tried(msgspec.Struct, frozen=True, tag="try"):
-    """A call that is about to be made; ``then`` is what the key holds once it is carried out."""
+    """A call that is about to be made; ``then`` is what the key holds once it is carried out, or
+    what a read of entries has to find.
+
+    ``line`` is the line that is replayed by it, counted on from turn to turn of a recording; 0 for
+    a put of what a recording has from before it began; None for a call that is made up.
+    """
 
     number: int
     at: float
@@ -43,6 +52,7 @@ class Tried(msgspec.Struct, frozen=True, tag="try"):
     cls: str
     key: str
     then: State | None
+    line: int | None = None
 
 
 class Told(msgspec.Struct, frozen=True, tag="ok"):
@@ -69,7 +79,14 @@ class Unsure(msgspec.Struct, frozen=True, tag="unknown"):
     why: str
 
 
-Entry = Tried | Told | Denied | Unsure
+class Left(msgspec.Struct, frozen=True, tag="left"):
+    """A line of a recording for which no call is made."""
+
+    line: int
+    why: str
+
+
+Entry = Tried | Told | Denied | Unsure | Left
 Key = tuple[str, str]
 """A class, and the name of a key."""
 
@@ -113,7 +130,8 @@ class Known:
 
     ``certain`` holds what each key must hold, ``doubtful`` what else it may. ``calls`` and
     ``denials`` are the moments of each answer; ``acknowledged`` are those at which each writing
-    process was told that a write is done.
+    process was told that a write is done. Of a recording so many lines were ``replayed``, the last
+    of a writer is ``line``; ``made`` aggregates were put first; ``left_out`` says why lines were.
     """
 
     certain: dict[Key, State | None] = field(default_factory=dict)
@@ -124,6 +142,10 @@ class Known:
     acknowledged: list[list[float]] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
     faults: list[Fault] = field(default_factory=list)
+    replayed: int = 0
+    line: int = 0
+    made: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
 
     def take(self, process: Iterable[Entry]) -> None:
         """Take the history of one more process in; those of one writer in the order they ran."""
@@ -132,11 +154,16 @@ class Known:
         for entry in process:
             if isinstance(entry, Tried):
                 open_[entry.number] = entry
+                self._replay(entry.line)
+                continue
+            if isinstance(entry, Left):
+                self.left_out[entry.why] += 1
+                self.line = max(self.line, entry.line)
                 continue
             tried = open_.pop(entry.number)
             if isinstance(entry, Told):
                 self._acknowledge(tried, entry)
-                if tried.act is not Act.GET:
+                if tried.act not in READS:
                     moments.append(entry.at)
             else:
                 self.reasons[entry.why] += 1
@@ -149,14 +176,21 @@ class Known:
             self._doubt(tried)
         self.acknowledged.append(moments)
 
+    def _replay(self, line: int | None) -> None:
+        if line is not None:
+            self.replayed += line > 0
+            self.made += line == 0
+            self.line = max(self.line, line)
+
     def _acknowledge(self, tried: Tried, told: Told) -> None:
         self.done[tried.act].acknowledged += 1
         self.calls.append((told.at, tried.act))
         key = tried.cls, tried.key
-        if tried.act is not Act.GET:
+        if tried.act not in READS:
             self.certain[key] = tried.then
             return
-        found = judge(self.certain.get(key), (), told.saw)
+        must = tried.then if tried.act is Act.ENTRIES else self.certain.get(key)
+        found = judge(must, (), told.saw)
         if found is not None:
             text = f"a read did not show what was acknowledged before: {found[1]}"
             self.faults.append(
@@ -165,7 +199,7 @@ class Known:
 
     def _doubt(self, tried: Tried) -> None:
         self.done[tried.act].unknown += 1
-        if tried.act is not Act.GET:
+        if tried.act not in READS:
             key = tried.cls, tried.key
             self.certain.setdefault(key, None)
             self.doubtful.setdefault(key, set()).add(tried.then)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from migrator.drill.history import State
@@ -13,7 +15,8 @@ from migrator.errors import Refused
 from migrator.gateway import changes
 from migrator.model.block import Aggregate
 from migrator.model.canonical import equal
-from migrator.model.path import format_path
+from migrator.model.json_text import dump_bytes
+from migrator.model.path import format_path, lookup, parse_path
 from migrator.model.value import Int64, Record, Value
 
 PLACES, PARTS = 10_000, 100
@@ -94,6 +97,31 @@ class Shape:
         value[self.mark] = _as(value[self.mark], mark)
         return value
 
+    def own(self, value: Record, name: str, mark: int) -> Record:
+        """A whole aggregate of somebody else's, under a key of the drill and with a mark."""
+        made = dict(value)
+        for field in self.key_fields:
+            made[field] = self.maker.id(name)
+        made[self.mark] = _as(self.samples[0][self.mark], mark)
+        return made
+
+    def own_element(self, item: Value, value: Record, mark: int) -> Value:
+        """An element of somebody else's, marked and counted on where it is a record."""
+        like = self.element(value, mark)
+        if not isinstance(item, dict) or not isinstance(like, dict):
+            return item
+        fields = (self.item_mark, *self.ordinals) if self.item_mark else self.ordinals
+        return {**item, **{field: like[field] for field in fields}}
+
+    def nearest(self, size: int) -> int:
+        """The number of the sample whose size in bytes of JSON is nearest to one."""
+        sizes = self._sizes
+        return min(range(len(sizes)), key=lambda number: abs(sizes[number] - size))
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return [len(dump_bytes(sample)[0]) for sample in self.samples]
+
     def element(self, value: Record, mark: int) -> Value:
         """One more element for the list of an aggregate."""
         there = _list(value, self.items)
@@ -116,6 +144,20 @@ class Shape:
             return None
         marks = [self._item(item) for item in _list(value, self.items)] if self.items else []
         return State(version(value), str(value.get(self.mark, "")), tuple(marks))
+
+    def part(self, value: Record | None, paths: Sequence[str]) -> State | None:
+        """What a value holds at some access paths, as a history has it."""
+        if value is None:
+            return None
+        there: Record = {}
+        for path in paths:
+            with suppress(KeyError):
+                there[path] = lookup(value, parse_path(path))
+        return self.part_state(there)
+
+    def part_state(self, there: Record) -> State:
+        """What lies at some access paths, as a history has it."""
+        return State(version(there))
 
     def _item(self, item: Value) -> str:
         if not isinstance(item, dict):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from migrator.drill.report import Report, Stage
+from migrator.drill.report import Replay, Report, Stage
 
 WIDTH, LEFT, RIGHT = 960, 70, 10
 _BAND, _PLOT, _GAP, _NAME = 28, 110, 34, 80
@@ -101,8 +101,10 @@ def page(report: Report) -> str:
             ),
         ),
         f"<p>{report.asked.writers:,} writers, {report.asked.rate:,g} calls a second in all, "
-        f"{report.keys:,} keys, skew {report.asked.skew:g}, seed {report.asked.seed}</p>",
+        f"{report.keys:,} keys, {_skew(report)}, seed {report.asked.seed}</p>",
     ]
+    if report.replay is not None:
+        body += _replay(report.replay)
     if report.refused:
         rows = ([why, f"{n:,}"] for why, n in report.refused.items())
         body += ["<h2>Why calls were refused</h2>", _table(["why", "#calls"], rows)]
@@ -153,6 +155,28 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     names = [name.removeprefix("#") for name in head]
     inside = "\n".join([row(names, "th"), *(row(cells, "td") for cells in rows)])
     return f'<div class="scroll"><table>\n{inside}\n</table></div>'
+
+
+def _skew(report: Report) -> str:
+    skew = report.asked.skew
+    return "calls and keys as they were recorded" if skew is None else f"skew {skew:g}"
+
+
+def _replay(replay: Replay) -> list[str]:
+    """What was replayed of which recording, and what was not."""
+    values = {"kept": "as it was", "synthetic": "made up", "mixed": "in part made up"}
+    told = [
+        "<h2>Replayed</h2>",
+        f"<p>{_(', '.join(replay.files))}: {replay.lines:,} lines of {replay.keys:,} keys in "
+        f"{replay.seconds:,.1f} s, replayed at {replay.speed:g} times their rate; what was written "
+        f"is {values.get(replay.values, _(replay.values))}.</p>",
+        f"<p>{replay.replayed:,} lines were replayed; {replay.made:,} aggregates were put first, "
+        "since the recording does not hold how they came to be.</p>",
+    ]
+    if replay.left_out:
+        rows = ([why, f"{n:,}"] for why, n in replay.left_out.items())
+        told.append(_table(["lines left out, since", "#lines"], rows))
+    return told
 
 
 def _kills(report: Report) -> str:

@@ -36,6 +36,26 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
     again: float
 
 
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """The recording that was replayed: how many ``lines`` of how many ``keys``, how many
+    ``seconds`` it took when it was recorded, whether its ``values`` are kept, synthetic or mixed.
+
+    ``replayed`` lines were tried, more than there are where it began anew; ``made`` aggregates were
+    put first, of which the recording does not tell how they came to be; ``left_out`` counts the
+    lines for which no call was made, by the reason.
+    """
+
+    files: list[str]
+    lines: int
+    keys: int
+    seconds: float
+    speed: float
+    values: str
+    replayed: int
+    made: int
+    left_out: dict[str, int]
+
+
 class Count(msgspec.Struct, frozen=True, kw_only=True):
     """How the calls of one kind ended; ``wanted`` is how many had to be acknowledged. The last two
     are of the time in which the target was the primary."""
@@ -49,14 +69,15 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What traffic was asked for: ``rate`` in calls a second, ``skew`` as the exponent of Zipf's
-    law."""
+    """What traffic was asked for: ``rate`` in calls a second, ``keys`` of each writer, ``skew`` as
+    the exponent of Zipf's law. Of a recording ``rate`` is that of its lines at the speed chosen,
+    ``keys`` are those of all writers, ``mix`` counts its lines, and there is no ``skew``."""
 
     writers: int
     rate: float
     keys: int
     mix: dict[str, float]
-    skew: float
+    skew: float | None
     seconds: float
     seed: int
 
@@ -90,6 +111,7 @@ class Report(msgspec.Struct, kw_only=True):
     faults: list[Fault]
     more_faults: int
     verified: list[Verification]
+    replay: Replay | None = None
 
 
 def count(

@@ -11,38 +11,40 @@ import random
 import signal
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from types import FrameType
 
 import msgspec
 
+from migrator.drill.calls import Call, Place, Traffic
+from migrator.drill.calls import place as placed
+from migrator.drill.generated import Generated
 from migrator.drill.history import (
+    READS,
     Act,
     Denied,
     Entry,
-    Key,
     Known,
-    State,
+    Left,
     Told,
     Tried,
     Unsure,
     read_lines,
 )
 from migrator.drill.making import Shape
-from migrator.errors import MigratorError, Transient
+from migrator.drill.replayed import Replayed
+from migrator.errors import MigratorError, Refused, Transient
 from migrator.gateway import Gateway, Terms
-from migrator.gateway.changes import appended, updated
-from migrator.model.value import Record
 
-LONGEST_LIST = 20
+_LOOK = 0.25
 
 
 @dataclass(frozen=True)
 class Orders:
-    """What a writer has to know. ``pause`` is the time from one call to the next, in seconds."""
+    """What a writer has to know. ``pause`` is the time from one call to the next, in seconds;
+    ``replay`` is the file of what it is to replay instead."""
 
     config: Path
     env: str
@@ -56,6 +58,7 @@ class Orders:
     skew: float
     seed: int
     terms: Terms
+    replay: Path | None = None
 
 
 def histories(folder: Path, writer: int | None = None) -> list[Path]:
@@ -84,20 +87,6 @@ def write(orders: Orders) -> None:
     writer.run()
 
 
-@dataclass
-class _Place:
-    """A place among the keys of a writer: the key that stands there, and what it holds."""
-
-    shape: Shape
-    number: int
-    part: int = 0
-    value: Record | None = None
-    unread: bool = False
-
-    def name(self, writer: int) -> str:
-        return f"{writer}.{self.number}.{self.part}"
-
-
 class _Writer:
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
@@ -107,17 +96,7 @@ class _Writer:
         self._turn = sum(tally.acknowledged + tally.refused + tally.unknown
                          for tally in before.done.values())  # fmt: skip
         part = len(histories(orders.folder, orders.writer))
-        self._chosen = random.Random(f"{orders.seed} {orders.writer} {part}")  # noqa: S311
-        shapes = orders.shapes
-        self._places = [
-            _placed(_Place(shapes[n % len(shapes)], n), before, orders.writer)
-            for n in range(orders.keys)
-        ]
-        # The most wanted keys are other ones in each process.
-        self._chosen.shuffle(self._places)
-        self._weights = list(
-            accumulate(1 / rank**orders.skew for rank in range(1, orders.keys + 1))
-        )
+        self._traffic = _traffic(orders, part, before)
         self._file = os.open(
             orders.folder / f"writer-{orders.writer}.{part}.jsonl",
             os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600,
@@ -127,7 +106,7 @@ class _Writer:
         self._stopped = True
 
     def run(self) -> None:
-        orders = self._orders
+        orders, traffic = self._orders, self._traffic
         with ExitStack() as stack:
             gateways = {
                 shape.cls: stack.enter_context(
@@ -139,89 +118,65 @@ class _Writer:
                 for shape in orders.shapes
             }  # fmt: skip
             due = time.monotonic()
-            while not self._stopped and os.getppid() == self._parent:
-                place = self._chosen.choices(self._places, cum_weights=self._weights)[0]
-                self._call(gateways[place.shape.cls], place)
-                # Time lost to a pause is not made up for: there would be a burst after it.
-                due = max(due + orders.pause, time.monotonic() - orders.pause)
-                with suppress(InterruptedError):
-                    time.sleep(max(0.0, due - time.monotonic()))
+            while True:
+                after, place = traffic.next()
+                due = max(due + after, time.monotonic() - traffic.late)
+                if not self._wait(due):
+                    return
+                gateway = gateways[place.shape.cls]
+                for call in traffic.calls(place, lambda: self._turn + 1):
+                    if isinstance(call, Left):
+                        self._note(call)
+                    else:
+                        self._call(gateway, place, call)
+
+    def _wait(self, due: float) -> bool:
+        """Wait until a call is due; false where none is to be made any more."""
+        while not self._stopped and os.getppid() == self._parent:
+            left = due - time.monotonic()
+            if left <= 0:
+                return True
+            time.sleep(min(left, _LOOK))
+        return False
 
     def _note(self, entry: Entry) -> None:
         os.write(self._file, msgspec.json.encode(entry) + b"\n")
 
-    def _act(self, place: _Place) -> Act:
-        if place.unread:
-            return Act.GET  # what it held before this process began
-        mix = self._orders.mix
-        act = self._chosen.choices(list(mix), list(mix.values()))[0]
-        if place.value is None and act is not Act.GET:
-            return Act.PUT
-        if act is Act.APPEND:
-            there = (place.value or {}).get(place.shape.items)
-            if not place.shape.items or not isinstance(there, list) or len(there) >= LONGEST_LIST:
-                return Act.PUT
-        return act
-
-    def _call(self, gateway: Gateway, place: _Place) -> None:
-        self._turn += 1
-        shape, name = place.shape, place.name(self._orders.writer)
-        act = self._act(place)
-        mark = self._turn * 100 + self._orders.writer
-        value, item = place.value, None
-        match act:
-            case Act.PUT:
-                value = shape.value(name, self._turn, mark)
-            case Act.UPDATE if value is not None:
-                new = shape.value(name, self._turn, mark)[shape.mark]
-                value = updated(value, {shape.mark_path: new}, (), name)
-            case Act.APPEND if value is not None:
-                item = shape.element(value, mark)
-                value = appended(value, shape.items_path, item, name)
-            case Act.DELETE:
-                value = None
-        number, id = self._turn, shape.maker.id(name)
-        then = place_state(place) if act is Act.GET else shape.state(value)
-        self._note(Tried(number, time.monotonic(), act, shape.cls, name, then))
-        saw: State | None = None
+    def _call(self, gateway: Gateway, place: Place, call: Call) -> None:
+        shape, act = place.shape, call.act
         try:
-            match act:
-                case Act.GET:
-                    found = gateway.get(id)
-                    saw = shape.state(None if found is None else found.value)
-                    if place.unread:
-                        value = None if found is None else found.value
-                        place.unread = False
-                case Act.DELETE:
-                    gateway.delete(id)
-                case Act.UPDATE if value is not None:
-                    gateway.update(id, {shape.mark_path: value[shape.mark]})
-                case Act.APPEND:
-                    gateway.append(id, shape.items_path, item)
-                case _:
-                    gateway.put(id, value or {})
+            value = call.after(place)
+        except Refused as error:
+            if call.line is None:
+                raise
+            self._note(Left(call.line, error.what))
+            return
+        self._turn += 1
+        number, id = self._turn, shape.maker.id(place.name)
+        then = call.finds(place, value)
+        now = time.monotonic()
+        self._note(Tried(number, now, act, shape.cls, place.name, then, call.line))
+        try:
+            found = call.send(gateway, id)
         except MigratorError as error:
             why = f"{type(error).__name__}: {error.what}"
-            if act is not Act.GET and isinstance(error, Transient) and error.unknown:
+            if act not in READS and isinstance(error, Transient) and error.unknown:
                 self._note(Unsure(number, time.monotonic(), why))
                 place.part, place.value = place.part + 1, None
             else:
                 self._note(Denied(number, time.monotonic(), why))
             return
-        self._note(Told(number, time.monotonic(), saw))
+        self._note(Told(number, time.monotonic(), call.saw(place, found)))
+        if act is Act.GET and place.unread:
+            value, place.unread = found, False
         place.value = value
 
 
-def place_state(place: _Place) -> State | None:
-    """What a place is known to hold; nothing where that was not read yet."""
-    return None if place.unread else place.shape.state(place.value)
-
-
-def _placed(place: _Place, before: Known, writer: int) -> _Place:
-    """A place as the processes before left it: past every key whose outcome is unknown."""
-    key: Key = place.shape.cls, place.name(writer)
-    while key in before.doubtful:
-        place.part += 1
-        key = place.shape.cls, place.name(writer)
-    place.unread = before.certain.get(key) is not None
-    return place
+def _traffic(orders: Orders, part: int, before: Known) -> Traffic:
+    """What a writer's process is to do, being its ``part``-th."""
+    if orders.replay is not None:
+        return Replayed(orders.replay, orders.shapes, orders.writer, before)
+    shapes = orders.shapes
+    places = [placed(shapes[n % len(shapes)], orders.writer, n, before) for n in range(orders.keys)]
+    chosen = random.Random(f"{orders.seed} {orders.writer} {part}")  # noqa: S311
+    return Generated(places, orders.mix, orders.pause, orders.skew, chosen)

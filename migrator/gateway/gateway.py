@@ -135,6 +135,11 @@ class Gateway:
         As all calls, it raises Rekeyed where a swap of the sides changed the keys.
         """
         here = self._here
+        found = self._get(here, id)
+        here.recorder.get(id, found is not None)
+        return found
+
+    def _get(self, here: Opened, id: Value) -> Found | None:
         standing = here.follower.standing
         sides, shared = here.sides(standing), here.mirrored.take(id)
         found = None
@@ -155,12 +160,20 @@ class Gateway:
         Only the entries that hold it are read, where the representation tells which.
         """
         here = self._here
+        given = self._get_entries(here, id, paths)
+        if paths:
+            here.recorder.get_entries(id, paths, given is not None)
+        return given
+
+    def _get_entries(
+        self, here: Opened, id: Value, paths: Sequence[str]
+    ) -> dict[str, Value] | None:
         standing = here.follower.standing
         sides, where = here.sides(standing), name(here.cls, id)
         entries = None if sides.translates else _entries(sides.primary, paths, where)
         shared = here.mirrored.take(id)
         if entries is None or (shared is not None and shared.pinned):
-            found = self.get(id)
+            found = self._get(here, id)
             return None if found is None else _at(found.value, paths, where)
         given = None
         if shared is not None:
@@ -208,6 +221,7 @@ class Gateway:
             except TooMuch:
                 if expected is not ANY or not self._send(here, id, whole):
                     raise
+        here.recorder.put(id, value)
         return self._done(here, Found(id, value, expires), before)
 
     def update(
@@ -238,7 +252,9 @@ class Gateway:
         found = None
         if fields and not remove and expected is ANY:
             found = self._amend(here, id, fields, {})
-        return self._done(here, found or self._change(here, id, change, expected), before)
+        done = found or self._change(here, id, change, expected)
+        here.recorder.update(id, set or {}, remove)
+        return self._done(here, done, before)
 
     def append(
         self, id: Value, path: str, item: Value, *, expected: Expected = ANY, wait: bool = False
@@ -260,6 +276,7 @@ class Gateway:
         fields = changes.top_fields({path: item}, where)
         found = self._amend(here, id, {}, fields, once=True) if fields and expected is ANY else None
         done = found or self._change(here, id, change, expected, once=True)
+        here.recorder.append(id, path, item)
         return self._done(here, done, before)
 
     def delete(self, id: Value, *, expected: Expected = ANY, wait: bool = False) -> None:
@@ -284,6 +301,7 @@ class Gateway:
                 if expected is not ANY:
                     raise
                 self._send(here, id, whole, deleted=True)
+        here.recorder.delete(id)
         if before is not None:
             self._wait(here, id, before)
 

@@ -17,6 +17,7 @@ from migrator.following import Lack, begun, cut_over
 from migrator.gateway.errors import Rekeyed
 from migrator.gateway.follower import Follower, Terms
 from migrator.gateway.mirrored import MirrorReading
+from migrator.gateway.recording import Recorder
 from migrator.gateway.shadowing import ShadowReading
 from migrator.journal import OTHER, Bracketed, Brackets, journal_name, note_of
 from migrator.model.block import Aggregate, Block, cut, join
@@ -260,6 +261,7 @@ class Opened:
                 self.control, cls, lambda standing: self.sides(standing).route,
                 lambda: self.follower.standing, share, self.settings.explained,
             )  # fmt: skip
+            self.recorder = Recorder(cls, self.settings.record)
             self.mirrored = MirrorReading(
                 self.control, cls, self.sides, self.shadows.suspect, terms.patience
             )
@@ -316,6 +318,7 @@ class Opened:
             )  # fmt: skip
 
     def close(self) -> None:
+        self.recorder.close()
         self.mirrored.close()
         self.shadows.close()
         self.follower.close()

@@ -31,8 +31,8 @@ from migrator.gateway.aio import AsyncGateway
 from migrator.gateway.changes import refuse_odd
 from migrator.gateway.errors import Behind, Conflict, Rekeyed, Stopped
 from migrator.gateway.gateway import ANY, Found
-from migrator.model.json_text import native, to_json
-from migrator.model.tags import lower, raise_
+from migrator.model.json_text import native, raise_all, to_json
+from migrator.model.tags import lower
 from migrator.model.value import Value
 from migrator.state.gateways import SHORT, Gateways, Standing
 
@@ -321,20 +321,10 @@ async def _body(request: Request) -> Body:
         raise Bad(f"the body is no JSON: {error}") from None
     if type(body) is not dict:
         raise Bad("the body is an object")
-    tags = body.pop("tags", {})
-    if type(tags) is not dict or not all(type(tag) is str for tag in tags.values()):
-        raise Bad("tags is an object of texts, by access path")
     try:
-        made = raise_(cast("Value", body), tags) if tags else body
-    except (ValueError, TypeError) as error:
-        raise Bad(f"tags: {error}") from None
-    fit: dict[str, str] = {}
-    if tags:
-        lower(made, native, "", fit)
-    for path, tag in tags.items():
-        if path not in fit:  # what a store would take for changed by somebody else
-            raise Bad(f"tags: {tag!r} does not fit what is at {path or 'the whole body'}")
-    return cast("Body", made)
+        return cast("Body", raise_all(body, body.pop("tags", {})))
+    except ValueError as error:
+        raise Bad(str(error)) from None
 
 
 def _no_constant(name: str) -> object:

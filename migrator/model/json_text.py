@@ -112,6 +112,27 @@ def observe(text: str, tags: str | None) -> Value:
     return value if tags is None else witness.untag(value, _read(tags))  # type: ignore[arg-type]
 
 
+def raise_all(body: object, tags: object) -> Any:
+    """JSON that somebody sent, with what its tags say; lists and records are changed in place.
+
+    Raises ValueError for tags that are none, and for one that does not fit what it stands at.
+    """
+    if type(tags) is not dict or not all(type(tag) is str for tag in tags.values()):
+        raise ValueError("tags is an object of texts, by access path")
+    if not tags:
+        return body
+    try:
+        made = copier.raise_(body, tags)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"tags: {error}") from None
+    fit: copier.Tags = {}
+    copier.lower(made, native, "", fit)
+    for path, tag in tags.items():
+        if path not in fit:  # what a store would take for changed by somebody else
+            raise ValueError(f"tags: {tag!r} does not fit what is at {path or 'the whole body'}")
+    return made
+
+
 def to_text(key: Value) -> str:
     """A key or an access path as a column holds it. Raises one of UNFIT."""
     if type(key) is str and not key.startswith(MARK) and "\0" not in key and has_utf8(key):

@@ -18,6 +18,13 @@ def drill_lines(report: Report) -> Iterator[Line | str]:
         told = (each.acknowledged, each.wanted, each.refused, each.unknown)
         rows.append([name, *(f"{number:,}" for number in told)])
     yield from columns(rows, indent=2)
+    if (replay := report.replay) is not None:
+        yield step(
+            "replayed", f"{replay.replayed:,} lines, at {replay.speed:g} times the rate of "
+            f"{replay.lines:,} that were recorded; {replay.made:,} aggregates were put first",
+        )  # fmt: skip
+        for why, number in replay.left_out.items():
+            yield step("left out", f"{number:,} lines: {why}", "yellow")
     for stage in report.stages:
         if stage.pause is not None:
             tries = f", at try {stage.tries}" if stage.tries > 1 else ""

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from migrator.drill.page import page
 from migrator.drill.report import Report
-from tests.drill.test_page import HOSTILE, PASSED, failed
+from tests.drill.test_page import HOSTILE, PASSED, REPLAYED, failed
 
 _PATIENCE = 60_000.0  # milliseconds
 _WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -71,6 +71,17 @@ def test_a_report_stands_alone_and_fits_its_window(
     assert {"1", "2", "mirror †", "writer 0 †"} <= set(line.locator("text").all_text_contents())
     assert line.locator("rect.stage, rect.swap").count() == len(PASSED.stages)
     assert "1 copy; 2 cut over" in shown.page.locator("body").inner_text()
+    shown.page.context.close()
+
+
+def test_what_was_replayed_is_seen_in_a_narrow_window(chromium: Browser, tmp_path: Path) -> None:
+    shown = Shown(chromium, tmp_path, REPLAYED, 400)
+    shown.assert_alone()
+    assert shown.page.get_by_role("heading", name="Replayed").is_visible()
+    body = shown.page.locator("body").inner_text()
+    assert "1,200 lines of 34 keys" in body
+    row = shown.page.get_by_role("row", name="Player is not of this move")
+    assert row.locator("td").nth(1).inner_text() == "3"
     shown.page.context.close()
 
 

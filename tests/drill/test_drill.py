@@ -10,8 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from migrator import commands
 from migrator.cli import output
 from migrator.drill import Report
+from migrator.gateway import Gateway
+from migrator.model.block import Aggregate, cut, join
+from migrator.model.value import Value
 from migrator.render.text import Line
 from tests.cli.kit import Project, new_shop, one_line
 
@@ -101,6 +105,135 @@ def test_a_write_that_was_lost_on_purpose_is_found(
         ("missing", "primary"), ("missing", "mirror"),
     }  # fmt: skip
     assert (report.ending, report.left, report.kills) == ("finished", 0, [])
+
+
+# ---------------------------------------------------------------------- recorded traffic
+
+REPLAY = [
+    "--writers", "2", "--seconds", "0.5", "--minimum", "1", "--lease", "1", "--bound", "60",
+    "--lag", "20",
+]  # fmt: skip
+
+
+@pytest.fixture
+def recording(shop: Project) -> Path:
+    """What an application does with games of the shop, recorded by its gateway."""
+    settings = shop.root / "migrator.toml"
+    without = settings.read_text()
+    settings.write_text(f"{without}\n[env.dev.record]\nshare = 1\n")
+    with Gateway.open("Game", settings, "dev") as games:
+        for id in (1, 2, 3):
+            games.get(id)
+            games.update(id, {"player": "somebody"})
+            games.append(id, "rounds", {"number": 3, "moves": "q3"})
+            games.get_entries(id, ["player"])
+        games.delete(3)
+        games.get(3)
+        rounds: list[Value] = [{"number": n, "moves": "secret"} for n in range(1, 6)]
+        games.put(101, {"id": 101, "player": "secret", "score": 7, "rounds": rounds})
+    settings.write_text(without)
+    (file,) = (shop.root / "recordings").glob("*.jsonl")
+    assert b"secret" not in file.read_bytes()
+    return file
+
+
+def test_what_a_gateway_recorded_is_replayed(shop: Project, recording: Path) -> None:
+    before = held(shop)
+    done = shop.done(
+        "drill", "0001", *REPLAY, "--kills", "2", "--replay", str(recording), "--speed", "2",
+        "--format", "json",
+    )  # fmt: skip
+    report = msgspec.convert(done.json, Report)
+    assert (report.passed, report.reasons, report.left) == (True, [], 0)
+    assert list(report.done) == ["put", "update", "append", "delete", "get", "get_entries"]
+    assert all(count.wanted == 1 <= count.acknowledged for count in report.done.values())
+    assert report.asked.mix == {
+        "put": 1, "update": 3, "append": 3, "delete": 1, "get": 4, "get_entries": 3,
+    }  # fmt: skip
+    assert (report.asked.skew, report.asked.writers, report.asked.keys) == (None, 2, 4)
+    assert report.replay is not None
+    assert (report.replay.lines, report.replay.keys, report.replay.speed) == (15, 4, 2.0)
+    assert (report.replay.files, report.replay.values) == ([recording.name], "synthetic")
+    assert report.replay.replayed >= 15
+    assert report.replay.made >= 3  # what is there when the recording begins
+    assert report.replay.left_out == {}
+    told = shop.root / "drills" / report.run
+    assert "Replayed" in told.with_suffix(".html").read_text()
+    assert held(shop) == before
+    # What was shared out to the writers may hold values, and goes.
+    assert not list(told.glob("replay-*"))
+
+
+def double_one(shop: Project) -> None:
+    """Add the last round of an aggregate of the target once more, as a second append would."""
+    with commands.Project(shop.root / "migrator.toml", "dev") as project:
+        (route,) = project.routes("0001")
+        games = [join(block) for block in route.target.sample(1_000)]
+        # That the newest is lost is planted, too.
+        id = sorted(each.id for each in games if each.id > 10**9 and each.value["rounds"])[0]  # type: ignore[operator,type-var]
+        game = next(each for each in games if each.id == id)
+        rounds = game.value["rounds"]
+        assert isinstance(rounds, list)
+        twice = Aggregate(id, {**game.value, "rounds": [*rounds, rounds[-1]]})
+        route.target.write([cut(twice, route.representation)])
+
+
+def test_what_was_planted_on_purpose_fails_a_replay_and_so_does_too_little(
+    shop: Project, recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tell(*lines: Line | str, to_stderr: bool = False) -> None:
+        if any("check" in str(line) for line in lines):
+            lose_one(shop)
+            double_one(shop)
+        output.tell(*lines, to_stderr=to_stderr)
+
+    monkeypatch.setattr("migrator.cli.drills.tell", tell)
+    words = ["--kills", "0", "--minimum", "1000000", "--replay", str(recording)]
+    answer = shop("drill", "0001", *REPLAY, *words)
+    assert answer.code == 4, answer
+    for told in ("missing", "there twice"):
+        assert re.search(f"^failed +acknowledged writes are {told}", answer.out, re.MULTILINE)
+    for kind in ("put", "update", "append", "delete", "get", "get_entries"):
+        assert re.search(rf"^failed +only [\d,]+ of {kind} were", answer.out, re.MULTILINE)
+    assert re.search(
+        r"^replayed +[\d,]+ lines, at 1 times the rate of 15", answer.out, re.MULTILINE
+    )
+    page = next(line for line in answer.out.splitlines() if line.endswith(".html"))
+    file = (shop.root / page).with_suffix(".json")
+    report = msgspec.json.decode(file.read_bytes(), type=Report)
+    found = {(fault.what, fault.side) for fault in report.faults}
+    assert found >= {("missing", "primary"), ("missing", "mirror"), ("twice", "primary")}
+
+
+def test_a_recording_with_a_wrong_line_is_refused_before_anything(
+    shop: Project, recording: Path
+) -> None:
+    before = held(shop)
+    lines = recording.read_text().splitlines()
+    lines[7] = lines[7].replace("Game", "")
+    recording.write_text("\n".join(lines) + "\n")
+    told = one_line(shop("drill", "0001", *REPLAY, "--replay", str(recording)), 3, "refused")
+    assert f"{recording}: line 8: " in told
+    assert held(shop) == before
+    assert not (shop.root / "drills").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--replay", "migrator.toml", "--rate", "5"], "--rate: a recording says that itself"),
+        (["--replay", "migrator.toml", "--mix", "put=1"], "--mix: a recording says that itself"),
+        (["--speed", "2"], "--speed: it is for --replay"),
+        (["--replay", "nowhere.jsonl"], "nowhere.jsonl"),
+    ],
+)
+def test_options_that_would_do_nothing_are_wrong_usage(
+    shop: Project, words: list[str], told: str
+) -> None:
+    assert told in one_line(shop("drill", "0001", *words), 64, "usage")
+
+
+# ---------------------------------------------------------------------- what is refused
 
 
 def test_it_is_refused_outside_of_staging(shop: Project) -> None:

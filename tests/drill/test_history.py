@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.drill.history import (
+    READS,
     Act,
     Denied,
     Entry,
@@ -42,12 +43,12 @@ class Life:
         self.entries.append(Tried(number, float(number), act, *key, then))
         if outcome == "ok":
             self.held[key] = then
-            self.entries.append(Told(number, number + 0.5, then if act is Act.GET else None))
+            self.entries.append(Told(number, number + 0.5, then if act in READS else None))
             return
         if outcome == "no":
             self.entries.append(Denied(number, number + 0.5, "no"))
             return
-        if act is not Act.GET:
+        if act not in READS:
             self.left.add(key)
             self.held[key] = then if done else old
         if outcome == "unknown":
@@ -65,7 +66,7 @@ def after(act: Act, old: State | None, number: int) -> State | None:
     mark = f"m{number}"
     if act is Act.DELETE or (old is None and act is not Act.PUT):
         return None
-    if act is Act.GET:
+    if act in READS:
         return old
     if act is Act.APPEND and old is not None:
         return State(f"v{number}", old.mark, (*old.items, mark))

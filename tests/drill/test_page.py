@@ -9,7 +9,7 @@ import pytest
 
 from migrator.drill.history import Fault
 from migrator.drill.page import page
-from migrator.drill.report import Asked, Count, Kill, Report, Stage
+from migrator.drill.report import Asked, Count, Kill, Replay, Report, Stage
 from migrator.engine.verify import Mismatched, Verification
 
 HOSTILE = "<script>alert('x')</script>\"&\x1b[2J\u202e"
@@ -30,6 +30,15 @@ PASSED = Report(
 )  # fmt: skip
 
 
+REPLAYED = msgspec.structs.replace(
+    PASSED, asked=msgspec.structs.replace(PASSED.asked, skew=None, mix={"put": 9}),
+    replay=Replay(
+        files=["Game-1.jsonl", "Game-2.jsonl"], lines=1200, keys=34, seconds=60.0, speed=2.0,
+        values="synthetic", replayed=1500, made=12, left_out={"Player is not of this move": 3},
+    ),
+)  # fmt: skip
+
+
 def failed() -> Report:
     """Hostile text wherever text may come from the data."""
     report = msgspec.convert(msgspec.to_builtins(PASSED), Report)
@@ -37,6 +46,10 @@ def failed() -> Report:
     report.run = report.revision = report.env = report.ending = HOSTILE
     report.refused = {HOSTILE: 3}
     report.stages[0].name = HOSTILE
+    report.replay = Replay(
+        files=[HOSTILE], lines=1, keys=1, seconds=1.0, speed=1.0, values=HOSTILE, replayed=1,
+        made=0, left_out={HOSTILE: 1},
+    )  # fmt: skip
     report.kills.append(Kill(at=1.0, process=HOSTILE, again=2.0))
     report.faults = [Fault(cls=HOSTILE, key=HOSTILE, side="mirror", what="missing", text=HOSTILE)]
     told = Mismatched(key=HOSTILE, what="differs", paths=[HOSTILE])
@@ -74,7 +87,9 @@ class Reader(HTMLParser):
         self.texts.append(data)
 
 
-@pytest.mark.parametrize("report", [PASSED, failed()], ids=["passed", "failed"])
+@pytest.mark.parametrize(
+    "report", [PASSED, REPLAYED, failed()], ids=["passed", "replayed", "failed"]
+)
 def test_a_page_needs_nothing_else(report: Report) -> None:
     read = Reader(page(report))
     assert {"svg", "rect", "polyline", "table", "style"} <= read.tags
@@ -86,7 +101,7 @@ def test_a_page_needs_nothing_else(report: Report) -> None:
 def test_what_the_data_holds_is_text() -> None:
     read = Reader(page(failed()))
     whole = "".join(read.texts)
-    assert whole.count("<script>alert('x')</script>\"&\\x1b[2J\\u202e") >= 10
+    assert whole.count("<script>alert('x')</script>\"&\\x1b[2J\\u202e") >= 13
     assert not {"\x1b", "\u202e"} & set(whole)
 
 
@@ -96,6 +111,17 @@ def test_a_page_tells_verdict_and_figures() -> None:
     for told in ("Drill of 0001 in staging", "mirror †", "120 ms", "seed 7", "2 cut over"):
         assert told in good
     assert "Failed" in "".join(Reader(page(failed())).texts)
+
+
+def test_a_page_tells_what_was_replayed() -> None:
+    text = "".join(Reader(page(REPLAYED)).texts)
+    for told in (
+        "Game-1.jsonl, Game-2.jsonl: 1,200 lines of 34 keys in 60.0 s, replayed at 2 times",
+        "what was written is made up", "1,500 lines were replayed; 12 aggregates were put first",
+        "Player is not of this move", "calls and keys as they were recorded",
+    ):  # fmt: skip
+        assert told in text
+    assert "Replayed" not in "".join(Reader(page(PASSED)).texts)
 
 
 def test_a_drill_that_came_to_nothing_has_a_page() -> None:
