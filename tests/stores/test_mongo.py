@@ -19,8 +19,11 @@ from uuid import UUID
 import bson
 import pymongo
 import pytest
+from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
+from structlog.testing import capture_logs
 
 from migrator.errors import DoesNotFit, Refused, Terminal, Transient
 from migrator.model import value as v
@@ -30,10 +33,11 @@ from migrator.model.move import At, Layout
 from migrator.model.rules import representation
 from migrator.model.value import Kind, Value
 from migrator.ports import Json, StoreSettings
-from migrator.stores.mongo import facts, open_store, wire, writing
+from migrator.stores.mongo import facts, open_store, renewing, wire, writing
 from migrator.stores.mongo.collection import MongoCollection
 from migrator.stores.mongo.edge import by_code
 from migrator.stores.mongo.paging import Pager
+from migrator.stores.mongo.renewing import renew
 from migrator.stores.mongo.store import MongoStore
 from migrator.stores.mongo.writing import Writer
 from tests.conftest import tidy
@@ -590,6 +594,46 @@ def test_the_password_is_fetched_and_never_shown() -> None:
         store.ping()
     assert "hunter2" not in str(caught.value) + repr(caught.value)
     store.close()
+
+
+def made(mechanism: str = "DEFAULT", **more: str) -> MongoClient[RawBSONDocument]:
+    return MongoClient(
+        "127.0.0.1", 1, connect=False, username="me", password="first", authMechanism=mechanism,
+        **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("mechanism", ["DEFAULT", "SCRAM-SHA-1", "SCRAM-SHA-256", "PLAIN"])
+def test_this_driver_fetches_the_password_for_each_login(mechanism: str) -> None:
+    """Where this fails for a new version of the driver, see renewing.py: it keeps its credentials
+    elsewhere, or asks them no more."""
+    passwords = ["second"]
+    with made(mechanism) as client:
+        plain = client.options.pool_options._credentials
+        assert renew(client, lambda: passwords[-1], "docs")
+        held = client.options.pool_options._credentials
+        assert held.password == "second"
+        passwords.append("third")
+        assert held.password == "third"
+        assert (held.mechanism, held.source, held.username) == (mechanism, plain.source, "me")
+
+
+def test_nobody_who_logs_in_needs_no_password() -> None:
+    with MongoClient[RawBSONDocument]("127.0.0.1", 1, connect=False) as client:
+        assert renew(client, lambda: pytest.fail("fetched"), "docs")
+
+
+@pytest.mark.parametrize("name", ["_READ", "_HELD"])
+def test_a_driver_that_keeps_its_credentials_elsewhere_is_told(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewing, name, "_elsewhere")
+    with made() as client, capture_logs() as told:
+        assert not renew(client, lambda: "second", "docs")
+        assert client.options.pool_options._credentials.password == "first"
+    ((event, where),) = [(entry["event"], entry["store"]) for entry in told]
+    assert event.startswith("a changed password is seen by the next start only")
+    assert where == "docs"
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from urllib.parse import parse_qsl, urlsplit
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient, ReadPreference, WriteConcern
-from pymongo.auth_shared import MongoCredential
 from pymongo.database import Database
 from pymongo.read_concern import ReadConcern
 
 from migrator.errors import Refused, Terminal
 from migrator.options import checked
-from migrator.ports import Secret, StoreSettings
+from migrator.ports import StoreSettings
 from migrator.stores.mongo.edge import edge
+from migrator.stores.mongo.renewing import renew
 
 _FILES = {"tlsCAFile", "tlsCertificateKeyFile", "tlsCRLFile"}
 _KNOWN: dict[str, type] = {
@@ -86,7 +86,7 @@ def connect(settings: StoreSettings) -> Database[RawBSONDocument]:
                 hint="mend the store's url or options",
             ) from None
         if settings.secret is not None:
-            _renew(client, settings.secret)
+            renew(client, settings.secret, settings.name)
         return client.get_database(
             name,
             codec_options=CodecOptions(document_class=RawBSONDocument),
@@ -94,22 +94,3 @@ def connect(settings: StoreSettings) -> Database[RawBSONDocument]:
             read_concern=ReadConcern("majority"),
             write_concern=WriteConcern("majority", j=True),
         )
-
-
-def _renew(client: MongoClient[RawBSONDocument], secret: Secret) -> None:
-    """Have each new connection of the pool fetch the password; the driver would keep the first.
-
-    It has no option for that, but asks its credentials once for each login.
-    """
-    options = client.options.pool_options
-    held = options._credentials
-    if held is None:
-        return
-
-    class Renewed(MongoCredential):
-        @property
-        def password(self) -> str:
-            self.cache.data = None  # what was made of the password before
-            return secret()
-
-    options._PoolOptions__credentials = Renewed(*held)  # type: ignore[attr-defined]
