@@ -20,7 +20,7 @@ from migrator.ports import Json, StoreSettings
 from migrator.stores.redis import commands, open_store, stream
 from migrator.stores.redis.commands import Spec, Untold, Vocabulary
 from migrator.stores.redis.journal import RedisFeed, RedisJournal
-from migrator.stores.redis.replica import Splitter
+from migrator.stores.redis.replica import Replica, Splitter
 from tests.contract import own_redis
 from tests.contract.own_redis import Own
 
@@ -204,6 +204,21 @@ def test_it_is_attached_without_a_snapshot_and_counts_for_nobody(own: Own) -> No
         feed.close()
         stats = plain.info("stats")
         assert (stats["total_forks"], stats["sync_partial_ok"]) == (0, 1)
+
+
+def test_a_reader_that_said_how_far_it_is_would_count(
+    own: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule taken out: the application's WAIT takes a reader without any data for a replica."""
+    monkeypatch.setattr(
+        Replica, "acknowledge", lambda self: self.tell("REPLCONF", "ACK", str(2**40))
+    )
+    journal = journal_at(own.url)
+    feed = journal.open(journal.prepare())
+    with client(journal) as plain:
+        plain.hset("game:a", "a", 1)
+        assert plain.wait(1, 60_000) == 1
+    feed.close()
 
 
 @pytest.mark.parametrize("own", [("--repl-diskless-sync", "no")], indirect=True)
