@@ -8,7 +8,11 @@ control row says how far an attempt came, so that whoever comes after a crash kn
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -333,10 +337,12 @@ def _go_on(mirror: Mirror, terms: SwapTerms) -> None:
     """Mark where the reverse journal starts, let the new primary be written, note the end."""
     new = mirror.run.primary
     if mirror.run.fence == "flipped":
-        mirror.epochs.crown()
+        # Both are done before anybody writes, in whatever order.
+        with _beside(mirror, mirror.epochs.crown):
+            for number, lane in enumerate(mirror.lanes):
+                reign = f"{mirror.run.id} {mirror.run.attempt} {number} reign"
+                _begin_reign(mirror, lane, new, reign)
         reached("swap.crowned")
-        for number, lane in enumerate(mirror.lanes):
-            _begin_reign(mirror, lane, new, f"{mirror.run.id} {mirror.run.attempt} {number} reign")
         # Before anybody writes: what lies behind the marker is not thrown away after a crash.
         mirror.scene.run = mirror.live.marked(mirror.run)
     reached("swap.marked")
@@ -356,6 +362,32 @@ def _go_on(mirror: Mirror, terms: SwapTerms) -> None:
                 mirror.scene.retry(fence.lower)
             except MigratorError as error:  # it lets all pass; the end of the move removes it, too
                 log.warning("not removed yet", where=error.where, error=error.what)
+
+
+@contextmanager
+def _beside(mirror: Mirror, work: Callable[[], None]) -> Iterator[None]:
+    """Do this beside what is done here, where a process has threads; else before. Raises what
+    either raises."""
+    raised: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised again by the owner's thread
+            raised.append(error)
+
+    if mirror.guard is None:
+        work()
+        yield
+        return
+    beside = threading.Thread(target=copy_context().run, args=[do], name="beside", daemon=True)
+    beside.start()
+    try:
+        yield
+    finally:
+        beside.join()
+    if raised:
+        raise raised[0]
 
 
 def _begin_reign(mirror: Mirror, lane: Lane, new: str, mark: str) -> None:

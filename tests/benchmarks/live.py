@@ -15,6 +15,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import structlog
@@ -23,7 +24,9 @@ from migrator import commands
 from migrator.commands import SwapTerms
 from migrator.model.phase import Phase
 from tests.benchmarks import machine
-from tests.benchmarks.pairs import PAIRS, Pair
+from tests.benchmarks.pairs import ANYWHERE, PAIRS, Pair
+from tests.benchmarks.targets import TARGETS
+from tests.benchmarks.told import told
 from tests.system.application import Application, Hooked, mirroring
 
 _SWAPS = {"cut-over": commands.cutover, "rollback": commands.rollback}
@@ -76,6 +79,28 @@ class Live:
                 middle, most = statistics.median(took), max(took)
                 print(f"   {word}: longest wait of 4 writers, {len(took)} times: ", end="")
                 print(f"median {middle:.0f} ms, most {most:.0f} ms", flush=True)
+            self._parts()
+
+    def _parts(self) -> None:
+        """Print what Migrator says of its own part of these, from the fence to the release."""
+        with self.pair.shop.open() as project:
+            control = project.control
+            events = control.events(control.run("0001").id, "swapped")
+        for word, to in (("cut-over", "target"), ("rollback", "source")):
+            found = [cast("dict[str, Any]", each["detail"]) for each in events]
+            swaps = [each for each in found if each["to"] == to]
+            if not swaps:
+                continue
+            middle = {
+                part: 1000 * statistics.median(each[part] for each in swaps)
+                for part in ("fence", "drain", "pause")
+            }
+            most = 1000 * max(each["pause"] for each in swaps)
+            print(
+                f"   {word}, Migrator's part of it: median {middle['pause']:.0f} ms, most "
+                f"{most:.0f} ms; fenced after {middle['fence']:.0f} ms, drained after "
+                f"{middle['drain']:.0f} ms", flush=True,
+            )  # fmt: skip
 
     def _arrives(self, number: int) -> float:
         """Seconds until a write is on both sides."""
@@ -143,10 +168,21 @@ class Live:
         print(f"{copied:,.0f} while it is copied, {took:.1f} s ({copied / plain:.2f})", flush=True)
 
 
+def _pair(feed: str, target: str, root: Path, stack: ExitStack) -> Pair:
+    pair: Pair
+    if feed in PAIRS:
+        pair = stack.enter_context(PAIRS[feed](root))
+        print(f"{feed}", flush=True)
+    else:
+        goes = stack.enter_context(TARGETS[target]())
+        pair = stack.enter_context(ANYWHERE[feed](root, goes))
+        print(f"{feed}, to {target}", flush=True)
+    return pair
+
+
 def measure(feed: str, root: Path, chosen: argparse.Namespace) -> None:
     with ExitStack() as stack:
-        pair: Pair = stack.enter_context(PAIRS[feed](root))
-        print(f"{feed}", flush=True)
+        pair = _pair(feed, chosen.target, root, stack)
         for name, text in machine.describe(pair.stores).items():
             print(f"   {name}: {text}")
         live = Live(pair, 0 if chosen.backfill else chosen.games)
@@ -163,8 +199,11 @@ def measure(feed: str, root: Path, chosen: argparse.Namespace) -> None:
                 if chosen.swaps:
                     terms = pair.swap
                     if not terms.gateways:
-                        hooked = stack.enter_context(Hooked(live.application, root))
-                        terms = msgspec.structs.replace(terms, hook=hooked.command)
+                        if chosen.command:
+                            hook = stack.enter_context(Hooked(live.application, root)).command
+                        else:
+                            hook = stack.enter_context(told(live.application))
+                        terms = msgspec.structs.replace(terms, hook=hook)
                     live.swaps(chosen.swaps, terms)
         live.side.close()
         with pair.shop.open() as project:
@@ -173,7 +212,9 @@ def measure(feed: str, root: Path, chosen: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--feed", choices=PAIRS, action="append", help="postgresql")
+    parser.add_argument("--feed", choices=[*PAIRS, *ANYWHERE], action="append", help="postgresql")
+    parser.add_argument("--target", choices=TARGETS, default="mongodb", help="of tables")
+    parser.add_argument("--command", action="store_true", help="a hook that is no address")
     parser.add_argument("--games", type=int, default=2_000, help="what is there before")
     parser.add_argument("--swaps", type=int, default=20, help="each way")
     parser.add_argument("--burst", type=int, default=20_000)

@@ -16,21 +16,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-import redis
-from pymongo import WriteConcern
 from sqlalchemy.engine import make_url
 
 from migrator.commands import SwapTerms
 from migrator.gateway import Gateway, Terms
-from migrator.model.value import Record
 from tests.benchmarks import clients
 from tests.benchmarks.sides import Side as Store
+from tests.benchmarks.targets import NAME, TABLE, Target, at_tables, databases, game, row, texts
 from tests.contract import servers as contract
 from tests.contract.own_redis import Own
 from tests.gateway.kit import opened
-from tests.system import servers
 from tests.system.application import Documents, Held, Rounds, Side, Tables
 from tests.system.kit import Shop
 from tests.system.servers import connect_postgresql
@@ -38,8 +34,6 @@ from tests.system.test_live_dynamodb import Items
 from tests.system.test_live_feeds import SqlTables, on_mariadb, on_sqlite
 from tests.system.test_live_redis import Keys, keys_at
 
-NAME = "migrator_bench_live"
-TABLE = "game"
 # Short leases: before each swap all are waited for.
 _TERMS = Terms(lease=2.0, bound=60.0, request_life=5.0)
 
@@ -70,51 +64,27 @@ def games(source: str, target: str) -> str:
     return f"move = Move('Game', source={source}, target={target})"
 
 
-_TABLES = f"At('sql', tables('{TABLE}', rounds=tables('{TABLE}_round', order_by='pos')))"
-
-
-@contextmanager
-def databases(*kinds: str) -> Iterator[list[str]]:
-    """An empty database on each server; they go at the end."""
-    made = [contract.server_url(kind) for kind in kinds]
-    for kind, url in zip(kinds, made, strict=True):
-        servers.drop(kind, url, NAME)
-        servers.create(kind, url, NAME)
-    try:
-        yield [urlunsplit(urlsplit(url)._replace(path=f"/{NAME}")) for url in made]
-    finally:
-        for kind, url in zip(kinds, made, strict=True):
-            servers.drop(kind, url, NAME)
-
-
-def _document(docs: str) -> Callable[[str], int | None]:
-    games_ = Documents(docs, TABLE).games
-
-    def number(key: str) -> int | None:
-        found = games_.find_one({"_id": key}, {"n": 1})
-        return None if found is None else int(found["n"])
-
-    return number
+_TABLES = at_tables(TABLE)
 
 
 # ---------------------------------------------------------------------- PostgreSQL
 
 
 @contextmanager
-def postgresql(root: Path) -> Iterator[Pair]:
-    """Logical decoding, to documents of MongoDB."""
-    with databases("postgresql", "mongodb") as (sql, docs):
+def postgresql(root: Path, target: Target) -> Iterator[Pair]:
+    """Logical decoding."""
+    with databases("postgresql") as (sql,):
         tables = Tables(sql, TABLE)
         tables.make()
-        yield _from_postgresql(root, sql, sql, docs, tables)
+        yield _from_postgresql(root, sql, sql, target, tables)
         tables.close()
 
 
 @contextmanager
-def outbox(root: Path) -> Iterator[Pair]:
-    """A trigger outbox, by a role without the right to replicate, to documents of MongoDB."""
+def outbox(root: Path, target: Target) -> Iterator[Pair]:
+    """A trigger outbox, by a role without the right to replicate."""
     role = NAME + "_plain"
-    with databases("postgresql", "mongodb") as (sql, docs):
+    with databases("postgresql") as (sql,):
         url = make_url(sql)
         admin = connect_postgresql(sql)
         admin.execute(f"DROP ROLE IF EXISTS {role}")
@@ -127,7 +97,7 @@ def outbox(root: Path) -> Iterator[Pair]:
         tables.make()
         # The application is another role, which the fence is to stop.
         admin.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {url.username}")
-        yield _from_postgresql(root, plain, sql, docs, Tables(sql, TABLE))
+        yield _from_postgresql(root, plain, sql, target, Tables(sql, TABLE))
         tables.close()
         admin.execute(f"REASSIGN OWNED BY {role} TO {url.username}")
         admin.execute(f"DROP OWNED BY {role}")
@@ -135,9 +105,9 @@ def outbox(root: Path) -> Iterator[Pair]:
         admin.close()
 
 
-def _from_postgresql(root: Path, ours: str, sql: str, docs: str, tables: Tables) -> Pair:
-    shop = Shop(root, {"sql": ours, "docs": docs})
-    shop.script(games(_TABLES, f"At('docs', '{TABLE}')"))
+def _from_postgresql(root: Path, ours: str, sql: str, target: Target, tables: Tables) -> Pair:
+    shop = Shop(root, {"sql": ours, target.name: target.url})
+    shop.script(games(_TABLES, target.at))
 
     def many(writes: int) -> None:
         statement = f"INSERT INTO {TABLE} SELECT 'burst-' || i, i FROM generate_series(1, %s) AS i"
@@ -151,53 +121,23 @@ def _from_postgresql(root: Path, ours: str, sql: str, docs: str, tables: Tables)
 
     return Pair(
         shop,
-        {Store("postgresql", "tables"), Store("mongodb", "document")},
+        {Store("postgresql", "tables"), target.store},
         lambda: Tables(sql, TABLE),
-        lambda: Documents(docs, TABLE),
-        _document(docs),
+        target.side,
+        target.number,
         many,
-        lambda writes: _to_documents(docs, writes, select),
+        lambda writes: target.by_hand(writes, select),
     )
-
-
-def _to_documents(
-    docs: str, writes: int, select: Callable[[list[str]], dict[str, int]]
-) -> dict[str, float]:
-    """What the keys hold, whether the target has them, and all of them at once."""
-    # Beside the target, where the mirror would take them for writes by somebody else.
-    there = Documents(docs, "by_hand").games.with_options(
-        write_concern=WriteConcern("majority", j=True)
-    )
-    took = {"read": 0.0, "look": 0.0, "write": 0.0}
-
-    @contextmanager
-    def timed(word: str) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        took[word] += time.perf_counter() - began
-
-    for start in range(0, writes, 500):
-        keys = [f"burst-{i}" for i in range(start + 1, start + 501)]
-        with timed("read"):
-            numbers = select(keys)
-        with timed("look"):
-            for i in range(0, len(keys), 100):
-                list(there.find({"_id": {"$in": keys[i : i + 100]}}))
-        told = [{"_id": key, "id": key, "n": numbers[key], "rounds": []} for key in keys]
-        with timed("write"):
-            there.insert_many(told, ordered=False)
-    there.drop()
-    return took
 
 
 # ---------------------------------------------------------------------- MariaDB, SQLite
 
 
-def _from_tables(root: Path, url: str, docs: str, made: Callable[[], SqlTables]) -> Pair:
+def _from_tables(root: Path, url: str, target: Target, made: Callable[[], SqlTables]) -> Pair:
     tables = made()
     tables.make()
-    shop = Shop(root, {"sql": url, "docs": docs})
-    shop.script(games(_TABLES, f"At('docs', '{TABLE}')"))
+    shop = Shop(root, {"sql": url, target.name: target.url})
+    shop.script(games(_TABLES, target.at))
     mark, at_once = tables.mark, 1_000
 
     def many(writes: int) -> None:
@@ -217,29 +157,26 @@ def _from_tables(root: Path, url: str, docs: str, made: Callable[[], SqlTables])
 
     return Pair(
         shop,
-        {Store("mongodb", "document")},
+        {target.store},
         made,
-        lambda: Documents(docs, TABLE),
-        _document(docs),
+        target.side,
+        target.number,
         many,
-        lambda writes: _to_documents(docs, writes, select),
+        lambda writes: target.by_hand(writes, select),
     )
 
 
 @contextmanager
-def mariadb(root: Path) -> Iterator[Pair]:
-    """The binary log of MariaDB, to documents of MongoDB."""
-    with databases("mariadb", "mongodb") as (sql, docs):
-        yield _from_tables(root, sql, docs, lambda: on_mariadb(sql, TABLE))
+def mariadb(root: Path, target: Target) -> Iterator[Pair]:
+    """The binary log of MariaDB."""
+    with databases("mariadb") as (sql,):
+        yield _from_tables(root, sql, target, lambda: on_mariadb(sql, TABLE))
 
 
 @contextmanager
-def sqlite(root: Path) -> Iterator[Pair]:
-    """The outbox of a SQLite file, to documents of MongoDB."""
-    with databases("mongodb") as (docs,):
-        yield _from_tables(
-            root, "sqlite:///sql.db", docs, lambda: on_sqlite(root / "sql.db", TABLE)
-        )
+def sqlite(root: Path, target: Target) -> Iterator[Pair]:
+    """The outbox of a SQLite file."""
+    yield _from_tables(root, "sqlite:///sql.db", target, lambda: on_sqlite(root / "sql.db", TABLE))
 
 
 # ---------------------------------------------------------------------- MongoDB
@@ -265,21 +202,12 @@ def mongodb(root: Path) -> Iterator[Pair]:
             {Store("mongodb", "document"), Store("postgresql", "tables")},
             lambda: Documents(docs, TABLE),
             lambda: Tables(sql, TABLE),
-            _row(tables),
+            row(tables),
             many,
             lambda writes: _to_tables(documents, tables, writes),
         )
         tables.close()
         documents.close()
-
-
-def _row(tables: Tables) -> Callable[[str], int | None]:
-    def number(key: str) -> int | None:
-        select = f"SELECT n FROM {TABLE} WHERE id = %s"
-        found = tables.session.execute(select, (key,)).fetchone()
-        return None if found is None else int(found[0])
-
-    return number
 
 
 def _to_tables(documents: Documents, tables: Tables, writes: int) -> dict[str, float]:
@@ -310,44 +238,15 @@ def _to_tables(documents: Documents, tables: Tables, writes: int) -> dict[str, f
 # ---------------------------------------------------------------------- Redis
 
 
-class _Texts:
-    """Games as JSON, each in one string of Redis."""
-
-    def __init__(self, own: Own) -> None:
-        self.client = redis.Redis(port=own.port)
-
-    def put(self, key: str, number: int, rounds: Rounds) -> None:
-        self.client.set(f"{TABLE}:{key}", json.dumps(game(key, number, rounds)))
-
-    def append(self, key: str, place: int, spell: str) -> None:
-        found = json.loads(self.client.get(f"{TABLE}:{key}") or "{}")
-        found["rounds"].append({"pos": place, "spell": spell})
-        self.client.set(f"{TABLE}:{key}", json.dumps(found))
-
-    def delete(self, key: str) -> None:
-        self.client.delete(f"{TABLE}:{key}")
-
-    def held(self) -> dict[str, Held]:
-        return {}  # what is there is looked at by tests
-
-    def close(self) -> None:
-        self.client.close()
-
-
-def game(key: str, number: int, rounds: Rounds) -> Record:
-    told: list[Any] = [{"pos": place, "spell": spell} for place, spell in enumerate(rounds)]
-    return {"id": key, "n": number, "rounds": told}
-
-
 @contextmanager
 def from_redis(root: Path) -> Iterator[Pair]:
     """The replication stream, from a hash and a list to a string on another server."""
-    # Servers of its own, whose streams nobody else fills.
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        old, new = Own(one, "--appendonly", "yes"), Own(two, "--appendonly", "yes")
-        keys, texts = Keys(old, TABLE), _Texts(new)
-        shop = Shop(root, {"cache": old.url, "new": new.url})
-        shop.script(games(keys_at(TABLE), f"At('new', '{TABLE}', ['/Game/*'], 'string')"))
+    # A server of its own, whose stream nobody else fills.
+    with tempfile.TemporaryDirectory() as folder, texts() as target:
+        old = Own(folder, "--appendonly", "yes")
+        keys = Keys(old, TABLE)
+        shop = Shop(root, {"cache": old.url, target.name: target.url})
+        shop.script(games(keys_at(TABLE), target.at))
 
         def many(writes: int) -> None:
             with keys.client.pipeline(transaction=False) as all_:
@@ -356,22 +255,17 @@ def from_redis(root: Path) -> Iterator[Pair]:
                     all_.hset(f"{TABLE}:burst-{i}", mapping=told)  # type: ignore[arg-type]
                 all_.execute()
 
-        def number(key: str) -> int | None:
-            found = texts.client.get(f"{TABLE}:{key}")
-            return None if found is None else int(json.loads(found)["n"])
-
         try:
             yield Pair(
                 shop,
-                {Store("redis", "native"), Store("redis", "string")},
+                {Store("redis", "native"), target.store},
                 lambda: Keys(old, TABLE),
-                lambda: _Texts(new),
-                number,
+                target.side,
+                target.number,
                 many,
             )
         finally:
-            for each in (old, new):
-                each.stop()
+            old.stop()
 
 
 # ---------------------------------------------------------------------- DynamoDB
@@ -409,7 +303,7 @@ def dynamodb(root: Path) -> Iterator[Pair]:
                 {Store("postgresql", "tables")},
                 lambda: Items(name),
                 lambda: Tables(sql, TABLE),
-                _row(tables),
+                row(tables),
                 many,
                 swap=SwapTerms(bound=60, lag=20),
             )
@@ -475,7 +369,7 @@ def cassandra(root: Path) -> Iterator[Pair]:
                 {Store("cassandra", "row"), Store("postgresql", "tables")},
                 side,
                 side,
-                _row(tables),
+                row(tables),
                 many,
                 swap=SwapTerms(gateways=True),
             )
@@ -485,13 +379,16 @@ def cassandra(root: Path) -> Iterator[Pair]:
 
 
 PAIRS: dict[str, Callable[[Path], Any]] = {
-    "postgresql": postgresql,
-    "outbox": outbox,
-    "mariadb": mariadb,
     "mongodb": mongodb,
     "redis": from_redis,
-    "sqlite": sqlite,
     "cassandra": cassandra,
     "dynamodb": dynamodb,
 }
-__all__ = ["PAIRS", "Pair", "databases"]
+# These go to whatever target is chosen.
+ANYWHERE: dict[str, Callable[[Path, Target], Any]] = {
+    "postgresql": postgresql,
+    "outbox": outbox,
+    "mariadb": mariadb,
+    "sqlite": sqlite,
+}
+__all__ = ["ANYWHERE", "PAIRS", "Pair", "databases"]

@@ -8,14 +8,14 @@ which is written in the same transaction, and nothing after it (R16).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sqlalchemy.engine import Connection
 
 from migrator.errors import Transient
-from migrator.stores.sql.journal_postgresql import Followed, ddl, one, quoted
+from migrator.stores.sql.journal_postgresql import Followed, one, quoted
 
 # Every session of Migrator's has it (engine.py); an application has no reason to set it.
 WRITER = "migrator.writer"
@@ -60,25 +60,31 @@ class PostgresqlFence:
     def _attempt(self, mark: str, seconds: float) -> None:
         root, *below = self._tables
         with self.database.writing(self.where) as c:
-            c.execute(ddl(f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}"))
-            c.execute(ddl(f"SET LOCAL idle_in_transaction_session_timeout = {int(_IDLE * 1000)}"))
-            c.execute(ddl(f"LOCK TABLE {root} IN SHARE ROW EXCLUSIVE MODE"))
+            _at_once(
+                c,
+                f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}",
+                f"SET LOCAL idle_in_transaction_session_timeout = {int(_IDLE * 1000)}",
+                f"LOCK TABLE {root} IN SHARE ROW EXCLUSIVE MODE",
+            )
             if below:
                 most = max(0.001, min(seconds, _BELOW))
-                c.execute(ddl(f"SET LOCAL lock_timeout = {int(most * 1000)}"))
-                c.execute(ddl(f"LOCK TABLE {', '.join(below)} IN SHARE ROW EXCLUSIVE MODE"))
-            c.execute(ddl(self._function()))
-            for table in self._tables:
-                c.execute(ddl(f'DROP TRIGGER IF EXISTS "{self.name}" ON {table}'))
-                c.execute(
-                    ddl(
-                        f'CREATE TRIGGER "{self.name}" BEFORE INSERT OR UPDATE OR DELETE OR '
-                        f'TRUNCATE ON {table} EXECUTE FUNCTION "{self.name}"()'
-                    )
+                _at_once(
+                    c,
+                    f"SET LOCAL lock_timeout = {int(most * 1000)}",
+                    f"LOCK TABLE {', '.join(below)} IN SHARE ROW EXCLUSIVE MODE",
                 )
-                # Also where an application has set session_replication_role.
-                c.execute(ddl(f'ALTER TABLE {table} ENABLE ALWAYS TRIGGER "{self.name}"'))
+            _at_once(c, self._function(), *self._triggers())
             self._emit(c, mark)
+
+    def _triggers(self) -> Iterator[str]:
+        for table in self._tables:
+            yield f'DROP TRIGGER IF EXISTS "{self.name}" ON {table}'
+            yield (
+                f'CREATE TRIGGER "{self.name}" BEFORE INSERT OR UPDATE OR DELETE OR '
+                f'TRUNCATE ON {table} EXECUTE FUNCTION "{self.name}"()'
+            )
+            # Also where an application has set session_replication_role.
+            yield f'ALTER TABLE {table} ENABLE ALWAYS TRIGGER "{self.name}"'
 
     def _function(self) -> str:
         return f"""
@@ -99,7 +105,13 @@ class PostgresqlFence:
 
     def lower(self) -> None:
         with self.database.writing(self.where) as c:
-            for table in self._tables:
-                if one(c, "SELECT to_regclass(:t)", t=table) is not None:
-                    c.execute(ddl(f'DROP TRIGGER IF EXISTS "{self.name}" ON {table}'))
-            c.execute(ddl(f'DROP FUNCTION IF EXISTS "{self.name}"()'))
+            # Also where a table is gone.
+            triggers = [f'DROP TRIGGER IF EXISTS "{self.name}" ON {t}' for t in self._tables]
+            _at_once(c, *triggers, f'DROP FUNCTION IF EXISTS "{self.name}"()')
+
+
+def _at_once(c: Connection, *statements: str) -> None:
+    """Send them as one message: under a fence each way to the server and back counts."""
+    driver: Any = c.connection.driver_connection
+    # Several can't be prepared, which the driver would do from the sixth time on.
+    driver.execute("; ".join(statements), prepare=False)
