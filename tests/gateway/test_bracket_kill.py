@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from migrator import commands
+from migrator.engine.swap import SwapTerms
+from migrator.errors import Waiting
 from migrator.gateway.noting import Noting
 from migrator.stores.cassandra import journal
 from migrator.stores.cassandra.journal import CassandraBrackets
 from migrator.stores.cassandra.table_wire import Wire
 from tests.gateway.kit import opened, until
-from tests.gateway.test_live import begin, cassandra_to_embedded, ends, held, mirroring
+from tests.gateway.test_live import begin, cassandra_to_embedded, ends, held, mirroring, swapped
 
 __all__ = ["cassandra_to_embedded"]
 
@@ -36,13 +38,16 @@ def killed_at(where: type, step: str, config: Path, key: str) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
 
-def test_what_a_gateway_wrote_before_it_was_killed_is_mirrored(
-    cassandra_to_embedded: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The owner's: gateways are dead before it begins, and it need not wait for long.
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner that need not wait for long: all gateways are dead before it begins."""
     monkeypatch.setattr(journal, "LIFE", 0.1)
     monkeypatch.setattr(journal, "SKEW", 0.1)
     monkeypatch.setattr(Wire, "request_life", 0.3)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_what_a_gateway_wrote_before_it_was_killed_is_mirrored(cassandra_to_embedded: Path) -> None:
     with commands.Project(cassandra_to_embedded, "test") as project:
         begin(project)
     killed_at(CassandraBrackets, "close", cassandra_to_embedded, "written")
@@ -53,6 +58,29 @@ def test_what_a_gateway_wrote_before_it_was_killed_is_mirrored(
 
         with mirroring(cassandra_to_embedded):
             until(lambda: held(new) == {"written": {"n": 1}}, 60)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_what_a_gateway_wrote_before_it_was_killed_is_there_after_a_cut_over(
+    cassandra_to_embedded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with commands.Project(cassandra_to_embedded, "test") as project:
+        begin(project)
+    killed_at(CassandraBrackets, "close", cassandra_to_embedded, "written")
+    killed_at(Noting, "check", cassandra_to_embedded, "announced")
+    with commands.Project(cassandra_to_embedded, "test") as project:
+        old, new = ends(project)
+        with monkeypatch.context() as patch:
+            patch.setattr(journal.CassandraFeed, "_reap", lambda self: None)
+            for _ in range(3):  # also once the leases of the dead have been taken away
+                with pytest.raises(Waiting):
+                    commands.cutover(project, "0001", swap=SwapTerms(gateways=True, bound=0.5))
+            assert project.control.run("0001").primary == "source"
+        assert held(new) == {}
+        swapped(commands.cutover, project)
+        assert held(new) == {"written": {"n": 1}}
+        swapped(commands.rollback, project)
+        assert held(old) == held(new) == {"written": {"n": 1}}
 
 
 def test_without_reaping_it_would_be_missing(
