@@ -641,6 +641,7 @@ def test_a_driver_that_keeps_its_credentials_elsewhere_is_told(
     [
         (18, Terminal, None), (13, Terminal, None), (10107, Transient, True), (91, Transient, True),
         (50, Transient, True), (64, Transient, True), (112, Transient, False),
+        (43, Transient, False), (9001, Transient, True),
         (10334, DoesNotFit, None),
         (121, DoesNotFit, None), (26, Terminal, None),
     ],

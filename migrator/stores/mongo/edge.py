@@ -20,6 +20,9 @@ _STEPPED_DOWN = {91, 189, 10107, 11600, 11602, 13435, 13436}
 _TIMED_OUT = {50, 89, 202, 262}
 _BUSY = {24, 46, 112, 251}
 _UNSURE = {64, 79, 100}
+_UNREACHED = {6, 7, 133, 9001}
+# A server that was started anew, or took another's place, knows no cursor of before.
+_LOST_CURSOR = {43, 234, 237}
 _TOO_LARGE = {10334, 17419, 17420}
 _REFUSED_VALUE = {2, 52, 53, 55, 66, 121, 15}
 
@@ -90,6 +93,15 @@ def by_code(
             unknown=writing,
             hint="it is tried again; smaller batches help a slow server",
         )
+    if code in _UNREACHED:
+        return Transient(
+            f"a server behind it can't be reached: {text}",
+            where=where,
+            unknown=writing,
+            hint="it is tried again; look at the servers if it goes on",
+        )
+    if code in _LOST_CURSOR:
+        return Transient(f"the cursor is gone: {text}", where=where, hint="it is read anew")
     if code in _BUSY:
         return Transient(f"the server was busy: {text}", where=where, hint="it is retried")
     if code in _TOO_LARGE:
