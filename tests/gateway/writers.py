@@ -73,11 +73,15 @@ class Writer:
                 try:
                     value = self._write(games, key, n)
                 except Transient as error:
-                    if not error.unknown:
+                    if not self._goes_on(error):
                         raise
                     continue
                 history.write(json.dumps([key, value]) + "\n")
                 history.flush()
+
+    def _goes_on(self, error: Transient) -> bool:
+        """Whether it goes on with another key where a write failed."""
+        return error.unknown
 
     def _key(self, n: int) -> str:
         """The key of the n-th write."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from migrator import commands
 from migrator.engine import points
-from migrator.errors import Waiting
+from migrator.errors import Transient, Waiting
 from migrator.gateway import Gateway
 from migrator.model.phase import Phase
 from migrator.model.value import Record
@@ -90,7 +90,7 @@ class Mortal(Writer):
     def start(self) -> Mortal:
         self._stop.unlink(missing_ok=True)
         self.waited = False
-        process = _context.Process(target=mortal, args=(self.config, self.name))
+        process = _context.Process(target=_mortal, args=(type(self), self.config, self.name))
         process.start()
         self.process, self.pid = process, process.pid or 0
         return self
@@ -118,5 +118,12 @@ class Mortal(Writer):
         return self.process.exitcode or 0
 
 
-def mortal(config: Path, name: str) -> None:
-    Mortal(config, name, _patient).live()
+class Stubborn(Mortal):
+    """One that goes on whatever becomes of its store: a write that failed may be there in part."""
+
+    def _goes_on(self, error: Transient) -> bool:
+        return True
+
+
+def _mortal(kind: type[Mortal], config: Path, name: str) -> None:
+    kind(config, name, _patient).live()

@@ -79,8 +79,8 @@ class Life:
 
 
 @contextmanager
-def living(config: Path) -> Iterator[Life]:
-    life = Life(config, [Mortal(config, name).start() for name in ("a", "b")])
+def living(config: Path, kind: type[Mortal] = Mortal) -> Iterator[Life]:
+    life = Life(config, [kind(config, name).start() for name in ("a", "b")])
     try:
         life.write()
         yield life
