@@ -19,8 +19,6 @@ from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import equal
 from migrator.model.move import At
 from migrator.model.value import Int64, Set
-from migrator.retry import Retry
-from migrator.route import Unread, read_each
 from migrator.stores.sql.entries_schema import KEY_BYTES, PATH_BYTES
 from tests.stores.sql_servers import Base
 
@@ -221,34 +219,6 @@ def test_what_nobody_can_read_is_named(base: Base, games: Any) -> None:
         assert "a" in [block.id for block in page.blocks]
     games.delete([Address("b"), Address("c")])
     assert games.count() == 2
-
-
-def test_a_damaged_page_of_the_server_hides_no_other_block(tmp_path: Path) -> None:
-    base = Base("postgresql", tmp_path)
-    try:
-        games = base.store().collection("Game", At("shop", "games", ROUNDS))
-        games.create()
-        games.write([Block(key, {"": {"n": 1}}) for key in ("a", "b", "c")])
-        # What the server says where it reads a page of the table that is damaged.
-        base.run("ALTER TABLE games RENAME TO whole")
-        base.run(
-            "CREATE FUNCTION lies(k text, v json) RETURNS json LANGUAGE plpgsql AS 'BEGIN "
-            "IF k = ''b'' THEN RAISE data_corrupted USING MESSAGE = ''invalid page''; END IF; "
-            "RETURN v; END'"
-        )
-        base.run(
-            "CREATE VIEW games AS SELECT block, entry, lies(block, value) AS value, tags FROM whole"
-        )
-        (a, b, c) = read_each(games, ["a", "b", "c"], Retry(0))
-        assert a is not None
-        assert c is not None
-        assert (a.entries, c.entries) == ({"": {"n": 1}}, {"": {"n": 1}})
-        assert isinstance(b, Unread)
-        assert b.reason == "invalid page"
-        with pytest.raises(DamagedBlock, match="its log names it: restore the table"):
-            games.read_entries("b", [""])
-    finally:
-        base.drop()
 
 
 def test_patch_keeps_what_it_does_not_name(base: Base, games: Any) -> None:

@@ -21,7 +21,7 @@ from sqlalchemy.engine import Connection, Engine
 from migrator.errors import Terminal
 from migrator.outbox import passing
 from migrator.ports import StoreSettings
-from migrator.stores.sql.errors import edge
+from migrator.stores.sql.errors import edge, note_tables
 from migrator.stores.sql.options import Dialect, Options, dialect_of, read_options, read_url
 from migrator.stores.sql.pings import ping_seldom
 from migrator.write_ahead import write_ahead
@@ -74,6 +74,7 @@ class Database:
 
         if self.dialect != "sqlite":
             ping_seldom(engine)
+        event.listen(engine, "handle_error", note_tables)
         event.listen(engine, "connect", self._set_up)
         event.listen(engine, "begin", self._begin)
         return engine
@@ -127,9 +128,9 @@ class Database:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
     @contextmanager
-    def reading(self, where: str = "") -> Iterator[Connection]:
-        """A connection whose reads see one snapshot."""
-        with edge(where or self.name), self.engine.connect() as connection:
+    def reading(self, where: str = "", *, by_key: bool = False) -> Iterator[Connection]:
+        """A connection whose reads see one snapshot; ``by_key`` as in ``edge``."""
+        with edge(where or self.name, by_key=by_key), self.engine.connect() as connection:
             if self.dialect == "postgresql":
                 connection = connection.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -140,8 +141,9 @@ class Database:
     @contextmanager
     def asking(self, where: str = "") -> Iterator[Any]:
         """The driver's own connection: to PostgreSQL, where each statement is a snapshot of its
-        own, a round trip, and no transaction around it; elsewhere in one snapshot."""
-        with edge(where or self.name):
+        own, a round trip, and no transaction around it; elsewhere in one snapshot. For blocks that
+        are asked for by their keys."""
+        with edge(where or self.name, by_key=True):
             lent = self.engine.raw_connection()
             try:
                 raw: Any = lent.driver_connection

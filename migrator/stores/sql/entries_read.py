@@ -158,7 +158,7 @@ class EntriesReader:
         distinct = list(dict.fromkeys(columns))
         found: dict[str | bytes, Block] = {}
         blocks = self.tables.blocks.c
-        with self.database.reading(self.where) as connection:
+        with self.database.reading(self.where, by_key=True) as connection:
             for start in range(0, len(distinct), CHUNK):
                 chunk = distinct[start : start + CHUNK]
                 heads = connection.execute(
@@ -175,7 +175,7 @@ class EntriesReader:
         table, blocks = self.tables.entries.c, self.tables.blocks.c
         column = self.column(id)
         entries: Entries = {}
-        with self.database.reading(self.where) as connection:
+        with self.database.reading(self.where, by_key=True) as connection:
             if connection.scalar(sa.select(blocks.block).where(blocks.block == column)) is None:
                 return None
             for start in range(0, len(paths), CHUNK):

@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 
-from sqlalchemy import exc
+from sqlalchemy import ClauseElement, TableClause, exc
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.sql import visitors
 
 from migrator.errors import DamagedBlock, DoesNotFit, MigratorError, Terminal, Transient
 
@@ -42,6 +44,14 @@ _HINTS = {
     "tls": "check the options sslmode, sslrootcert, sslcert and sslkey, and the server's own name",
     "unreachable": "check host, port and network; scripts/services up starts the test servers",
     "damaged": "a page on the server's disk is damaged, its log names it: restore the table",
+    "index": "an index on the server is damaged: rebuild it (REINDEX TABLE), then run the same "
+    "command again; nothing was skipped",
+    "crashed": "the table is damaged: see CHECK TABLE and the server's log, repair or restore it, "
+    "then run the same command again; nothing was skipped",
+    "file": "the file is damaged: see PRAGMA integrity_check, restore it, then run the same "
+    "command again; nothing was skipped",
+    "io": "the server can't read its own disk: see its log and the disk, then run the same command "
+    "again; nothing was skipped",
     "lock": "somebody holds a lock; it is tried again, see also the option lock_timeout",
     "time": "raise the option statement_timeout of the store, or take smaller pages",
 }
@@ -69,7 +79,9 @@ _STATES: dict[str, tuple[Sort, str]] = {
     "23505": (Sort.UNIQUE, ""),
     "23": (Sort.UNFIT, ""),
     "54000": (Sort.UNFIT, ""),
+    "58030": (Sort.FOREVER, "io"),
     "XX001": (Sort.DAMAGED, "damaged"),
+    "XX002": (Sort.FOREVER, "index"),
 }
 
 _NUMBERS: dict[int, tuple[Sort, str]] = {
@@ -104,6 +116,7 @@ _NUMBERS: dict[int, tuple[Sort, str]] = {
     28: (Sort.FOREVER, "disk"),
     1021: (Sort.FOREVER, "disk"),
     1114: (Sort.FOREVER, "disk"),
+    **dict.fromkeys({1034, 1035, 1194, 1195, 1712, 1877}, (Sort.FOREVER, "crashed")),
     1062: (Sort.UNIQUE, ""),
     1586: (Sort.UNIQUE, ""),
     **dict.fromkeys(
@@ -121,7 +134,7 @@ _CODES: dict[str, tuple[Sort, str]] = {
     "SQLITE_CANTOPEN": (Sort.FOREVER, "readonly"),
     "SQLITE_PERM": (Sort.FOREVER, "readonly"),
     "SQLITE_NOTADB": (Sort.FOREVER, ""),
-    "SQLITE_CORRUPT": (Sort.FOREVER, ""),
+    "SQLITE_CORRUPT": (Sort.FOREVER, "file"),
     "SQLITE_TOOBIG": (Sort.UNFIT, ""),
     "SQLITE_MISMATCH": (Sort.UNFIT, ""),
     "SQLITE_CONSTRAINT_UNIQUE": (Sort.UNIQUE, ""),
@@ -131,8 +144,9 @@ _CODES: dict[str, tuple[Sort, str]] = {
 
 
 @contextmanager
-def edge(where: str, *, writing: bool = False) -> Iterator[None]:
-    """Translate what the drivers raise inside; ``writing``: a lost connection leaves doubt."""
+def edge(where: str, *, writing: bool = False, by_key: bool = False) -> Iterator[None]:
+    """Translate what the drivers raise inside; ``writing``: a lost connection leaves doubt;
+    ``by_key``: blocks are asked for, of which others may lie on better pages."""
     try:
         yield
     except MigratorError:
@@ -140,7 +154,7 @@ def edge(where: str, *, writing: bool = False) -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, _OURS) and not _from_driver(error):
             raise
-        raise translate(error, where, writing=writing) from error
+        raise translate(error, where, writing=writing, by_key=by_key) from error
 
 
 _OURS = (exc.SQLAlchemyError, sqlite3.Error, UnicodeError, OverflowError)
@@ -151,7 +165,24 @@ def _from_driver(error: Exception) -> bool:
     return type(error).__module__.partition(".")[0] in ("psycopg", "pymysql")
 
 
-def translate(error: Exception, where: str, *, writing: bool = False) -> MigratorError:
+def note_tables(context: ExceptionContext) -> None:
+    """Note with an error which tables its statement is of: the server's words may name none."""
+    compiled = getattr(context.execution_context, "compiled", None)
+    statement, error = getattr(compiled, "statement", None), context.sqlalchemy_exception
+    if error is not None and isinstance(statement, ClauseElement):
+        found = (e for e in visitors.iterate(statement) if isinstance(e, TableClause))
+        error.add_note(" and ".join(dict.fromkeys(table.name for table in found)))
+
+
+def _of_tables(error: Exception) -> str:
+    """The tables that were noted with an error, with a word before them; empty for none."""
+    noted = " and ".join(filter(None, getattr(error, "__notes__", [])))
+    return f" of table {noted}" if noted else ""
+
+
+def translate(
+    error: Exception, where: str, *, writing: bool = False, by_key: bool = False
+) -> MigratorError:
     """The error of ours for one of SQLAlchemy or a driver."""
     if isinstance(error, exc.TimeoutError):
         return Transient(
@@ -173,9 +204,17 @@ def translate(error: Exception, where: str, *, writing: bool = False) -> Migrato
             return Transient(message, where=where, hint=text, unknown=writing)
         case Sort.UNFIT | Sort.UNIQUE:
             return DoesNotFit(message, where=where)
-        case Sort.DAMAGED if not writing:
+        case Sort.DAMAGED if by_key:
             # Of several blocks that were asked for others may lie elsewhere.
-            return DamagedBlock(message, where=where, hint=text)
+            of = _of_tables(error)
+            told = f"{message} (a page{of})" if of else message
+            return DamagedBlock(told, where=where, hint=text)
+        case Sort.DAMAGED:
+            # Which blocks lie there nobody can tell: passed over, they would be missing unseen.
+            return Terminal(
+                f"the pages{_of_tables(error)} can't be gone through: {message}", where=where,
+                hint=f"{text} from a copy, then run the same command again; nothing was skipped",
+            )  # fmt: skip
     return Terminal(message, where=where, hint=text)
 
 

@@ -82,10 +82,10 @@ class TablesReading:
         return self.root.places(self.root.key)
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
+    def _reading(self, *, by_key: bool = False) -> Iterator[Connection]:
         """A snapshot, once the shape is known: a pool may have one connection only."""
         _ = self.reader
-        with self.database.reading(self.where) as connection:
+        with self.database.reading(self.where, by_key=by_key) as connection:
             yield connection
 
     def page(self, range_: Json, position: Json, limit: int) -> Page:
@@ -107,7 +107,7 @@ class TablesReading:
             with self.database.asking(self.where) as raw:
                 found = self._found_one(raw, ids[0])
             return self._in_order(found, ids)
-        with self._reading() as connection:
+        with self._reading(by_key=True) as connection:
             return self.read_on(connection, ids)
 
     def read_on(self, connection: Connection, ids: Sequence[Value]) -> list[Block | None]:
