@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar, cast
 
@@ -64,8 +64,16 @@ class Route:
 
     @property
     def gathers(self) -> bool:
-        """Whether several blocks of the source make one: ``source`` then gives them made."""
+        """Whether several blocks of the source make one: ``source`` then gives them made, but for
+        who follows the move."""
         return self.translation.gathers
+
+    @property
+    def followed(self) -> Route:
+        """The same move as who follows its touches sees it: the source's blocks as they lie."""
+        if not isinstance(self.source, Gathered) or self.translation.merged is not None:
+            return self
+        return replace(self, source=self.source.behind[-1], passes_through=False)
 
     @property
     def spreads(self) -> bool:
@@ -81,7 +89,7 @@ class Route:
     @property
     def changes_key(self) -> bool:
         """Whether the blocks of ``source`` and of ``target`` have different keys."""
-        return self.translation.changes_key and not self.gathers
+        return self.translation.changes_key and not isinstance(self.source, Gathered)
 
     @property
     def also_reads(self) -> At | None:
@@ -94,7 +102,7 @@ class Route:
 
     def source_name(self, id: Value) -> str:
         """How a block of the source is named to people."""
-        if self.gathers:
+        if isinstance(self.source, Gathered):
             return str(id) if type(id) is Ref else self.name(id)  # a part that belongs nowhere
         return name(self.move.source_cls, id)
 
@@ -115,6 +123,7 @@ class Route:
         """The blocks that the target must hold for a block of the source.
 
         Raises one of NOT_MADE: as ``made``, and DoesNotFit for a value that may not travel tagged.
+        Where ``gathers`` is followed no block of the source tells that alone: see ``gathered``.
         """
         made = self.made(block)
         if not self.tags.anywhere:
@@ -136,6 +145,26 @@ class Route:
         if self.translation.identity:
             return [cut(aggregate, self.representation)]
         return [cut(new, self.representation) for new in self.translation.forward(aggregate)]
+
+    def leads_to(self, block: Block) -> list[Value]:
+        """The keys of the target that a block of the source leads to. Raises one of NOT_MADE."""
+        if not (self.gathers and self.changes_key):
+            return [new.id for new in self.expected(block)]
+        return self.translation.affects(block.id, join(block).value)
+
+    def gathered(self, id: Value, parts: Sequence[Aggregate]) -> Block:
+        """The block of the target that these aggregates of the source make. Raises as
+        ``expected``."""
+        made = cut(self.translation.together(id, parts), self.representation)
+        if not self.tags.anywhere:
+            self.tags.check(made, id, self.name(id))
+        return made
+
+    def taken_apart(self, block: Block, olds: Sequence[Aggregate]) -> list[Block]:
+        """The blocks of the source that one of the target is made of; ``olds`` is what the source
+        holds of them. Raises CorruptBlock or DoesNotFit."""
+        _, parts = self.translation.apart(join(block), olds)
+        return [cut(part, self.translation.source) for part in parts]
 
     def sources(self, block: Block) -> list[Value]:
         """The keys of the source that a block of the target comes from."""
@@ -358,6 +387,6 @@ class _Mapped:
 
     def _of(self, source: Block) -> set[bytes] | None:
         try:
-            return {encode(new.id) for new in self._route.expected(source)}
+            return set(map(encode, self._route.leads_to(source)))
         except NOT_MADE:
             return None

@@ -186,7 +186,7 @@ class _Repair:
         )  # fmt: skip
 
     def _side(self, route: Route, side: str) -> SideFound:
-        collection = route.source if side == "source" else route.target
+        collection = route.followed.source if side == "source" else route.target
         where = str(collection.at)
         note = next((n for n in self.notes if (n.side, n.where) == (side, where)), None)
         position, fenced, problem = None, None, self.problems.get(where, "")

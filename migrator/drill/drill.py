@@ -246,10 +246,14 @@ class Drill:
                 hint=f"plan it live:  migrator plan {made.revision} --live",
             )
         for route in self._routes():
-            if route.spreads:
+            if route.spreads or route.gathers:
+                what = (
+                    f"it spreads each block of {route.move.source_cls} over several"
+                    if route.spreads
+                    else f"it puts blocks of {route.move.source_cls} together"
+                )
                 raise Refused(
-                    f"it spreads each block of {route.move.source_cls} over several, and no "
-                    "gateway follows that, by which a drill writes",
+                    f"{what}, and no gateway follows that, by which a drill writes",
                     where=route.cls,
                     hint="rehearse it with the application itself, in staging",
                 )

@@ -51,7 +51,7 @@ def kept(routes: Sequence[Route]) -> list[Kept]:
     """The notes beside some moves, of those of their stores that keep any."""
     found = []
     for route in routes:
-        for side, collection in (("source", route.source), ("target", route.target)):
+        for side, collection in (("source", route.followed.source), ("target", route.target)):
             note = note_of(collection)
             if note is not None:
                 found.append(Kept(side, str(collection.at), note))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from migrator.engine.copying import copying
 from migrator.engine.points import reached
 from migrator.engine.reconcile import LONGEST_WAIT, Foreign
 from migrator.engine.spread import reconciler
@@ -74,10 +75,11 @@ class Lane:
         self, scene: Scene, route: Route, live: LiveState, request_life: float, throttle: Throttle
     ) -> None:
         self.scene = scene
-        self.route = route
+        self.route = route = route.followed
         self.live = live
         self.throttle = throttle
         self.reconciler = reconciler(scene, route, live, request_life)
+        self.copying = copying(route, self.reconciler, scene.retry)
         self.touched = 0
         self._lag = 0.0
         # Since when what is in work, or can't be read, has waited.
@@ -539,6 +541,7 @@ def _tells(scan: Json) -> bool:
 
 def journal_of(route: Route, side: str, run: str) -> Journal:
     """The journal of a move's side. Raises Refused where it has none."""
+    route = route.followed
     collection = route.source if side == "source" else route.target
     name = journal_name(run, route.number, side)
     journal = collection.journal(name) if isinstance(collection, Followed) else None

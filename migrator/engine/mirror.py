@@ -44,7 +44,6 @@ from migrator.engine.work import Scene
 from migrator.errors import Interrupted, MigratorError, Refused
 from migrator.journal import OTHER
 from migrator.model.phase import Phase
-from migrator.route import Route
 from migrator.state import LiveState, Request, Run, Task, read_pace
 
 log = structlog.get_logger("migrator.mirror")
@@ -307,16 +306,17 @@ class Mirror:
         if self.run.phase is not Phase.DUAL_WRITE or self._request is None:
             return None
         for lane in self.lanes:
-            for task in self._tasks(lane.route):
+            for task in self._tasks(lane):
                 if not task.done:
                     return lane, task
         return None
 
-    def _tasks(self, route: Route) -> list[Task]:
+    def _tasks(self, lane: Lane) -> list[Task]:
+        route = lane.route
         if route.number not in self._ranges:
             planned = self.scene.planned(route)
             self._ranges[route.number] = self.scene.tasks(
-                route, "backfill", lambda: self.scene.retry(route.source.split, planned.ranges)
+                route, "backfill", lambda: lane.copying.split(planned.ranges)
             )
         return self._ranges[route.number]
 
@@ -334,7 +334,7 @@ class Mirror:
                 return
             for lane in self.lanes:
                 cleared = self.scene.control.tasks(self.run.id, lane.route.number, CLEARED)
-                copied = _counts([*self._tasks(lane.route), *cleared])
+                copied = _counts([*self._tasks(lane), *cleared])
                 self.scene.control.record(self.run.id, "copied", cls=lane.route.cls, **copied)
                 self.scene.retry(lane.route.target.settle)
             if self._copying is not None:
@@ -346,18 +346,15 @@ class Mirror:
         lane, task = found
         if self._copying is not lane:
             self._copying = lane
-            read = _counts(self._tasks(lane.route)).get("read", 0)
+            read = _counts(self._tasks(lane)).get("read", 0)
             self.scene.watcher.begins(
                 "backfill", lane.route.cls, read, self.scene.planned(lane.route).read
             )
         route, limit = lane.route, self.throttle.limit(self.scene.planned(lane.route).page)
         began = time.monotonic()
-        page = self.scene.retry(route.source.page, task.range, task.position, limit)
-        reached("page.read")
-        done = lane.reconciler.page(page.blocks, page.damaged)
+        page = lane.copying.copy(task.range, task.position, limit)
         reached("page.written")
-        read = len(page.blocks) + len(page.damaged)
-        counts = {"read": read, **done.__dict__}
+        counts = {"read": page.read, **page.done.__dict__}
         further = replace(
             task,
             position=page.next,
@@ -368,10 +365,10 @@ class Mirror:
         ranges = self._ranges[route.number]
         ranges[ranges.index(task)] = further
         reached("page.checkpointed")
-        self.throttle.copied(read)
+        self.throttle.copied(page.blocks)
         touched = sum(each.touched for each in self.lanes)
         self.throttle.yields(time.monotonic() - began, touched)
-        self.scene.watcher.advances("backfill", route.cls, read, page.bytes)
+        self.scene.watcher.advances("backfill", route.cls, page.read, page.bytes)
 
     # ------------------------------------------------------------------ comparing
 

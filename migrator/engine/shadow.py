@@ -13,12 +13,14 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import msgspec
 
 from migrator.engine.living import living
+from migrator.engine.moving import Moving, reading
 from migrator.engine.verify import (
     MOST_TOLD,
     PATHS_TOLD,
@@ -139,21 +141,48 @@ class Shadow:
     ) -> None:
         self.route = route
         # They are the source's, and where keys change the target has the same ones for others.
-        self.aside = frozenset() if route.changes_key and primary == "target" else aside
+        others = route.gathers or (route.changes_key and primary == "target")
+        self.aside = frozenset() if others else aside
         self.agreed: list[Value] = []
         self.found: Shadowed | None = None
         self._explained = explained
         self._settle = settle
         self._retry = retry or Retry()
         self._check = check
-        source = _Reader("source", str(route.source_at), living(route.source.observer()))
-        target = _Reader("target", str(route.move.target), living(route.target.observer()))
+        there = living(route.target.observer())
+        self._groups: Moving | None = None
+        if route.gathers:
+            # A group is known by what is sampled of it, and by what the other side holds.
+            self._groups = Moving(route, there, lambda: aside, self._retry, lists=False)
+            here = cast("Observer", reading(route, self._groups))
+        else:
+            here = living(route.source.observer())
+        source = _Reader("source", str(route.source_at), here)
+        target = _Reader("target", str(route.move.target), there)
         self.primary, self.mirror = (source, target) if primary == "source" else (target, source)
 
     def look(self, sample: int) -> Shadowed:
         """Read about so many keys, from all over the primary."""
-        collection = self.route.source if self.primary.side == "source" else self.route.target
-        return self.look_at([block.id for block in self._retry(collection.sample, sample)][:sample])
+        route = self.route.followed
+        collection = route.source if self.primary.side == "source" else route.target
+        blocks = self._retry(collection.sample, sample)[:sample]
+        if self._groups is None:
+            return self.look_at([block.id for block in blocks])
+        if self.primary.side == "source":
+            return self.look_at(self._groups_of(self._groups, blocks))
+        # What the mirror has beyond the elements of a group is seen by what is sampled there.
+        parts = self._retry(route.source.sample, sample)[:sample]
+        return self.look_at([b.id for b in blocks] + self._groups_of(self._groups, parts))
+
+    def _groups_of(self, groups: Moving, blocks: Sequence[Block]) -> list[Value]:
+        """The keys that some blocks of the source are put together under."""
+        found: list[Value] = []
+        for block in blocks:
+            with suppress(*NOT_MADE):
+                (at,) = self.route.followed.leads_to(block)
+                groups.learn([(at, block.id)])
+                found.append(at)
+        return found
 
     def look_at(self, keys: Sequence[Value]) -> Shadowed:
         """Read some keys, each once however often it is given."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from migrator.engine.gather import Gatherer
 from migrator.engine.reconcile import Reconciler
 from migrator.engine.relocate import Batch, Led, Made, Relocator
 from migrator.engine.work import Scene
@@ -28,6 +29,8 @@ def reconciler(scene: Scene, route: Route, live: LiveState, request_life: float)
     kind: type[Reconciler] = Relocator if route.changes_key else Reconciler
     if route.spreads:
         kind = Spreader
+    elif route.gathers:
+        kind = Gatherer
     return kind(scene, route, live, request_life)
 
 

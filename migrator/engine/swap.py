@@ -189,8 +189,8 @@ def _refuse_unlike(mirror: Mirror, to: str, terms: SwapTerms) -> None:
 
 def _wait_for_wholes(mirror: Mirror, to: str, terms: SwapTerms) -> None:
     """Parts may be written back a moment before the whole is there that they belong to, which
-    another move brings."""
-    if to == "target" or not any(lane.route.spreads for lane in mirror.lanes):
+    another move brings; or stand in two wholes for a moment."""
+    if to == "target" or all(lane.route.translation.regrouping is None for lane in mirror.lanes):
         return
     until = time.monotonic() + terms.bound
     while time.monotonic() < until:

@@ -14,11 +14,11 @@ to look for.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
-from typing import TypeAlias
+from typing import Protocol, cast
 
 import msgspec
 
@@ -26,16 +26,19 @@ from migrator.engine import archived
 from migrator.engine.backfill import counts
 from migrator.engine.digests import digest, digest_of, hash_of
 from migrator.engine.living import living
+from migrator.engine.moving import Moving, reading
 from migrator.engine.points import reached
+from migrator.engine.rechecked import Pair, rechecked
 from migrator.engine.work import Scene, carry_out, keys_aside
 from migrator.errors import Terminal
+from migrator.grouping import Reader
 from migrator.model.block import Block, join
 from migrator.model.canonical import encode, equal
 from migrator.model.diff import Difference, block_differences, same_block
 from migrator.model.ending import Ending, without_ended
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
-from migrator.ports import Matching, Observer, Page, Summing
+from migrator.ports import Json, Matching, Observer, Page, Summing
 from migrator.route import NOT_MADE, Route, Unread, accounted, ahead, pages, read_each
 from migrator.state import Task, quarantine_key
 
@@ -43,6 +46,7 @@ from migrator.state import Task, quarantine_key
 RECHECKS = 100
 MOST_TOLD = 1_000
 PATHS_TOLD = 20
+_MOVED_AT_ONCE = 100
 
 
 class Mismatched(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,15 +118,38 @@ def verify(scene: Scene, route: Route, *, resume: bool = False) -> Verification:
     if not (resume and _is_clean_so_far(scene, route)):
         forget(scene, route)
     found = Verification(cls=route.cls, source=str(route.source_at), target=str(route.move.target))
-    observers = living(route.source.observer()), living(route.target.observer())
-    walk = _Pass(scene, route, *observers, keys_aside(scene, route), found, _look(scene, route))
+    target, aside = living(route.target.observer()), keys_aside(scene, route)
+    groups: Moving | None = None
+    if route.gathers and scene.run.live:
+        # Those in quarantine are parts: the groups are read without them.
+        groups = Moving(route, target, lambda: keys_aside(scene, route), scene.retry, lists=True)
+        source, aside = cast("Observer", reading(route, groups)), frozenset()
+    else:
+        source = living(route.source.observer())
+    walk = _Pass(scene, route, source, target, aside, found, _look(scene, route))
     if not (_can_sum(walk) and _add_up(walk)):
         _look_at_all(walk)
+        if groups is not None:
+            _look_at_moved(walk, groups)
     scene.watcher.ends("verify", route.cls)
     forget(scene, route)
     if route.gathers:
         found.read = scene.retry(route.source_blocks)
+    if groups is not None:
+        found.quarantined = len(keys_aside(scene, route))
     return found
+
+
+def _look_at_moved(walk: _Pass, groups: Moving) -> None:
+    """Groups that blocks went to after they were listed: their pages may have been behind."""
+    moved = list(groups.moved.values())
+    for start in range(0, len(moved), _MOVED_AT_ONCE):
+        done = dict.fromkeys((*_COUNTED, _KEYS), 0)
+        ids = moved[start : start + _MOVED_AT_ONCE]
+        read = read_each(walk.source, ids, walk.scene.retry)
+        _compare(walk, _pairs(walk, [block for block in read if block is not None]), done)
+        for name in ("differ", "missing", "rechecked"):  # else they are counted already
+            setattr(walk.found, name, getattr(walk.found, name) + done[name])
 
 
 def _look_at_all(walk: _Pass) -> None:
@@ -197,7 +224,9 @@ def _walk(walk: _Pass, *works: str) -> list[int]:
     ranges = scene.planned(route).ranges
     listed: list[list[Task]] = []
     for work in works:
-        side = route.source if work in (FORTH, SUM, FORM) else route.target
+        side: Splitting = route.target
+        if work in (FORTH, SUM, FORM):
+            side = walk.source if isinstance(walk.source, Reader) else route.source
         if work == ARCHIVE and route.archive is not None:
             side = route.archive.collection
         listed.append(scene.tasks(route, work, partial(scene.retry, side.split, ranges)))
@@ -223,8 +252,12 @@ def _count(walk: _Pass, work: str) -> int:
     return total
 
 
-# A block of the source, what the target must hold for it, and what it does hold.
-Pair: TypeAlias = tuple[Block, Block, Block | None]
+class Splitting(Protocol):
+    """What is read in ranges."""
+
+    def split(self, parts: int) -> list[Json]:
+        """About so many ranges."""
+
 
 FORTH, BACK, EXTRA, ARCHIVE = "verify", "verify back", "verify extra", "verify archive"
 SUM, SUM_BACK = "verify sum", "verify sum back"
@@ -300,6 +333,13 @@ def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
 def _again(walk: _Pass, ids: list[Value]) -> list[Pair]:
     """Both sides of some keys once more; of a live run each of them until it is equal, or differs
     though it was not written since it was looked at before."""
+    if walk.route.gathers and walk.scene.settle is not None:
+
+        def look(some: Sequence[Value]) -> list[Pair]:
+            read = read_each(walk.source, some, walk.scene.retry)
+            return _pairs(walk, [block for block in read if block is not None])
+
+        return rechecked(walk.route, ids, look, walk.scene.settle, RECHECKS)
     found: list[Pair] = []
     moving: list[Pair] = []
     for _ in range(RECHECKS if walk.scene.settle else 1):

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from migrator.errors import DoesNotFit
-from migrator.grouping.groups import Group, Groups, Side
+from migrator.grouping.groups import Group, Groups, KeyOf, Side
 from migrator.model.block import Address, Aggregate, Block, cut, join
 from migrator.model.canonical import encode
 from migrator.model.rules import Representation
 from migrator.model.translate import Translation
-from migrator.model.value import Value
+from migrator.model.value import Ref, Value
 from migrator.ports import Collection, Json, Observer, Page, Statistics
 
 
-class _Reader:
+class Reader:
     """Reads the groups of a source as blocks of the mirror.
 
     A block that can't be put together has no entries; its ``place`` tells why, and at which
@@ -29,6 +29,10 @@ class _Reader:
     def __init__(self, translation: Translation, groups: Groups) -> None:
         self._translation = translation
         self._groups = groups
+
+    def split(self, parts: int) -> list[Json]:
+        bounds: list[Json] = [form.hex() for form in self._groups.index.bounds(parts)]
+        return [list(pair) for pair in zip([None, *bounds], [*bounds, None], strict=True)]
 
     def page(self, range_: Json, position: Json, limit: int) -> Page:
         low, high = _bounds(range_)
@@ -40,6 +44,16 @@ class _Reader:
             else:
                 page.blocks.append(self._block(group))
         return page
+
+    def members(self, range_: Json, position: Json, limit: int) -> tuple[int, list[Value], Json]:
+        """How many groups come next, with about ``limit`` parts, the keys of these, and where to go
+        on; what belongs to none is a group of its own."""
+        low, high = _bounds(range_)
+        low = low if position is None else _form(position)
+        found, after = self._groups.listed(low, high, limit, limit)
+        keys = [part for group in found for part in group.parts]
+        keys += [group.id.id for group in found if group.what and type(group.id) is Ref]
+        return len(found), keys, None if after is None else after.hex()
 
     def read(self, ids: Sequence[Value]) -> list[Block | None]:
         return [None if group is None else self._block(group) for group in self._groups.read(ids)]
@@ -54,7 +68,7 @@ class _Reader:
         return cut(whole, self._translation.target)
 
 
-class Gathered(_Reader):
+class Gathered(Reader):
     """The whole source; ``sides`` are its collections: that of the parts, and that of the mains.
 
     ``rules`` are their representations.
@@ -76,10 +90,7 @@ class Gathered(_Reader):
 
     @staticmethod
     def _grouped(translation: Translation, parts: Side, mains: Side | None) -> Groups:
-        def key(part: Aggregate) -> Value:
-            return translation.affects(part.id, part.value, of=parts.cls)[0]
-
-        return Groups(parts, key, mains)
+        return Groups(parts, group_of(translation, parts.cls), mains)
 
     @property
     def _all(self) -> list[Side]:
@@ -93,7 +104,7 @@ class Gathered(_Reader):
     def observer(self) -> Observer:
         sides = [Side(s.cls, s.collection, s.collection.observer()) for s in self._all]
         mains = sides[0] if len(sides) > 1 else None
-        return _Reader(self._translation, self._grouped(self._translation, sides[-1], mains))
+        return Reader(self._translation, self._grouped(self._translation, sides[-1], mains))
 
     # ------------------------------------------------------------------ the whole of it
 
@@ -129,10 +140,6 @@ class Gathered(_Reader):
     def statistics(self) -> Statistics:
         bytes_ = sum(side.collection.statistics().bytes for side in self._all)
         return Statistics(self.count(), bytes_, exact=True)
-
-    def split(self, parts: int) -> list[Json]:
-        bounds: list[Json] = [form.hex() for form in self._groups.index.bounds(parts)]
-        return [list(pair) for pair in zip([None, *bounds], [*bounds, None], strict=True)]
 
     def sample(self, size: int) -> list[Block]:
         return [self._block(group) for group in self._groups.sample(size)]
@@ -176,6 +183,15 @@ class Gathered(_Reader):
             if self._mains is not None and group.main is not None:
                 self._mains.collection.delete([Address(group.id)])
             self._groups.index.put(group.id, (), main=False)
+
+
+def group_of(translation: Translation, cls: str) -> KeyOf:
+    """What tells the group of a part, an aggregate of the class ``cls``."""
+
+    def key(part: Aggregate) -> Value:
+        return translation.affects(part.id, part.value, of=cls)[0]
+
+    return key
 
 
 def _bounds(range_: Json) -> tuple[bytes | None, bytes | None]:

@@ -35,7 +35,8 @@ class Side:
 class Group:
     """One group as it is now, and where its parts lie, as ``parts`` goes.
 
-    ``what`` and ``path``: why it can't be one.
+    ``what`` and ``path``: why it can't be one. ``unread``: keys of parts, by canonical form, that
+    can't be read, and are known not to be.
     """
 
     id: Value
@@ -45,6 +46,7 @@ class Group:
     what: str = ""
     path: str = ""
     damaged: bool = False
+    unread: set[bytes] = field(default_factory=set)
 
 
 class Groups:
@@ -66,8 +68,11 @@ class Groups:
         """The keys of all groups."""
         with self._lock:
             if self._index is None:
-                self._index = self._listed(Index())
+                self._index = self._listed(self._empty())
             return self._index
+
+    def _empty(self) -> Index:
+        return Index()
 
     def _listed(self, index: Index) -> Index:
         parts, mains = self._sides
@@ -104,9 +109,16 @@ class Groups:
         self, low: bytes | None, high: bytes | None, limit: int
     ) -> tuple[list[Group], bytes | None]:
         """Some groups after a form and up to another, and the form to go on after."""
-        found = self.index.after(low, high, limit, MOST_PARTS)
+        found, after = self.listed(low, high, limit)
+        return self._read(found), after
+
+    def listed(
+        self, low: bytes | None, high: bytes | None, limit: int, parts: int = MOST_PARTS
+    ) -> tuple[list[Keys], bytes | None]:
+        """The same, their keys alone, and with about so many parts."""
+        found = self.index.after(low, high, limit, parts)
         more = bool(found) and self.index.has_more(found[-1].form, high)
-        return self._read(found), found[-1].form if more else None
+        return found, found[-1].form if more else None
 
     def sample(self, limit: int) -> list[Group]:
         """Groups from all over."""

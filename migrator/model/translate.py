@@ -197,7 +197,7 @@ class Translation:
         """
         before, _, after = self._divided
         with self._named(new.id, self.move.cls):
-            old = self._whole_if_any(new.id, parts, main) if after else None
+            old = self._whole_if_any(new.id, self._own(new.id, parts), main) if after else None
             whole = _back(after, new, old)
             if self.merged is not None:
                 rest = self._lens.rest(whole)
@@ -206,6 +206,15 @@ class Translation:
             held = {encode(_shapes(before, part)[-1].id): part for part in parts}
             made = self._lens.apart(whole)
             return None, [_back(before, part, held.get(encode(part.id))) for part in made]
+
+    def _own(self, id: Value, parts: Sequence[Aggregate]) -> list[Aggregate]:
+        """Those that belong to the mirror aggregate ``id``, as long as it is known of all."""
+        if self.merged is not None:
+            return list(parts)
+        try:
+            return [part for part in parts if equal(self.affects(part.id, part.value)[0], id)]
+        except DoesNotFit:
+            return list(parts)
 
     def _whole_if_any(
         self, id: Value, parts: Sequence[Aggregate], main: Aggregate | None

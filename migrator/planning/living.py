@@ -18,8 +18,9 @@ from migrator.route import Route, beside
 _NAME = "migrator_look"
 
 
-def live(made: Plan, routes: Sequence[Route]) -> Plan:
+def live(made: Plan, opened: Sequence[Route]) -> Plan:
     """The same plan, to be carried out while the applications go on writing."""
+    routes = [route.followed for route in opened]
     findings = [finding for route in routes for finding in _findings(route, made)]
     findings += _crossing(routes)
     feeds = [journal.describe() for route in routes if (journal := _journal(route.source))]
@@ -34,14 +35,14 @@ def _findings(route: Route, made: Plan) -> Iterator[Finding]:
     def tell(severity: Severity, code: str, text: str) -> Finding:
         return Finding(severity=severity, code=code, text=text, cls=route.cls)
 
-    if route.gathers:
+    if route.translation.merged is not None:
         yield tell(
             "error", "E131",
-            "it puts blocks of the source together: such a move is carried out at rest",
+            "it merges a second collection into the first: such a move is carried out at rest",
         )  # fmt: skip
     elif route.changes_key:
         yield tell("note", "N136", _keys_change(route))
-    if route.spreads:
+    if route.spreads or route.gathers:
         yield from (tell("error", "E131", text) for text in _unheard(route))
     if route.move.archive is not None:
         yield tell("error", "E132", "a move with an archive is carried out at rest")
@@ -68,10 +69,12 @@ def _crossing(routes: Sequence[Route]) -> Iterator[Finding]:
     for route in routes:
         regrouping = route.translation.regrouping
         others = [each for each in routes if each is not route and beside(route, each)]
-        if not others or regrouping is None or not route.spreads:
+        if not others or regrouping is None:
             continue
         text = ""
-        if regrouping.back is None:
+        if route.gathers:
+            text = "it puts blocks together that another move has for its source as well"
+        elif regrouping.back is None:
             text = "its source lives by its parts alone, and another move has the same source"
         elif any(each.changes_key and not each.spreads for each in others):
             text = "another move of the same source changes its keys"
@@ -115,12 +118,21 @@ def _unheard(route: Route) -> Iterator[str]:
         if isinstance(side, Bracketed):
             yield (
                 f"{side.at}: only what gateways write there is followed, and none follows a move "
-                "that spreads a block over several: such a move is carried out at rest"
+                f"that {_regroups(route)}: such a move is carried out at rest"
             )
+
+
+def _regroups(route: Route) -> str:
+    return "puts blocks together" if route.gathers else "spreads a block over several"
 
 
 def _keys_change(route: Route) -> str:
     noted = f"its keys change: a locator beside {route.move.target} notes which go together"
+    if route.gathers:
+        return (
+            f"{noted}; each write to either side reads and writes all that lies in one block of "
+            f"{route.move.target}, so blocks of many elements are mirrored slowly"
+        )
     if route.spreads or route.translation.key_alone:
         return noted
     return (

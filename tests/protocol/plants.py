@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.engine import bound, lane, mirror, points, swap
+from migrator.engine import bound, copying, lane, points, swap
 from migrator.engine.lane import Lane
 from migrator.engine.mirror import Mirror
 from migrator.engine.reconcile import Reconciler
@@ -50,7 +50,7 @@ def _stale_pages(patch: pytest.MonkeyPatch) -> None:
             if point == "page.read":
                 self.lanes[0].turn("source", 0.0)
 
-        patch.setattr(mirror, "reached", reached)
+        patch.setattr(copying, "reached", reached)
         page(self)
 
     patch.setattr(Mirror, "_page", _page)

@@ -30,6 +30,7 @@ GAMES = ("0", "1", "7")  # some are keys of rounds, too
 class SpreadWorld(World):
     """An application with rounds of games that live by them."""
 
+    wholes, parts = "source", "target"  # where games list their rounds, and where these lie alone
     titled = False  # games are there without rounds, too
     lingers = 0.0  # how often a round that changes its game stands in both for a while
 
@@ -59,12 +60,12 @@ class SpreadWorld(World):
             return
         self.version += 1
         value: dict[str, Any] = {"n": self.version} | ({LARGE: True} if large else {})
-        if self.side == "source":
+        if self.side == self.wholes:
             done = self._put_in(to, key, value)
             if done and old is not None and old != to:
                 self._leaves = old, key
         else:
-            done = self.servers["target"].put(key, {"": {**value, "game": self._of(to)}})
+            done = self.servers[self.parts].put(key, {"": {**value, "game": self._of(to)}})
         if done:
             self._said(f"write {key} = {self.version} in {to}")
             self.history[key] = self.version
@@ -83,12 +84,12 @@ class SpreadWorld(World):
         """Take a round out of the game that it has left; whether none is left there."""
         if self._leaves is not None and self._follows():
             game, key = self._leaves
-            if self.side == "target" or self._take_out(game, key):
+            if self.side == self.parts or self._take_out(game, key):
                 self._leaves = None
         return self._leaves is None
 
     def _rounds(self, game: str) -> list[dict[str, Any]]:
-        held = cast("dict[str, Any]", self.servers["source"].blocks.get(game, {"": {}})[""])
+        held = cast("dict[str, Any]", self.servers[self.wholes].blocks.get(game, {"": {}})[""])
         return list(held.get("rounds", ()))
 
     def _put_in(self, game: str, key: str, value: dict[str, Any]) -> bool:
@@ -98,11 +99,11 @@ class SpreadWorld(World):
     def _take_out(self, game: str, key: str) -> bool:
         rounds = [each for each in self._rounds(game) if each["id"] != key]
         if not rounds and not self.titled:
-            return self.servers["source"].remove(game)
+            return self.servers[self.wholes].remove(game)
         return self._keep(game, rounds)
 
     def _keep(self, game: str, rounds: list[dict[str, Any]]) -> bool:
-        return self.servers["source"].put(game, {"": {**self._more(game), "rounds": rounds}})
+        return self.servers[self.wholes].put(game, {"": {**self._more(game), "rounds": rounds}})
 
     def _more(self, game: str) -> dict[str, Any]:
         """What else a game holds on the source."""
@@ -111,10 +112,10 @@ class SpreadWorld(World):
     def delete(self, key: str) -> None:
         if key not in self.games or not self._follows() or not self._leave():
             return
-        if self.side == "source":
+        if self.side == self.wholes:
             done = self._take_out(self.games[key], key)
         else:
-            done = self.servers["target"].remove(key)
+            done = self.servers[self.parts].remove(key)
         if done:
             self._said(f"delete {key}")
             self._gone(key)
@@ -134,7 +135,7 @@ class SpreadWorld(World):
         self.strange += 1
         game = self.games.get(key, GAMES[0])
         value = {"n": -self.strange}
-        if side == "source":
+        if side == self.wholes:
             self._put_in(game, key, value)
         else:
             self.servers[side].put(key, {"": {**value, "game": self._of(game)}})
@@ -151,7 +152,7 @@ class SpreadWorld(World):
         return found
 
     def _lying(self, side: str) -> list[tuple[str, str, int]]:
-        if side == "source":
+        if side == self.wholes:
             games = self.servers[side].blocks
             return [(each["id"], game, each["n"]) for game in games for each in self._rounds(game)]
         found = []
@@ -290,7 +291,7 @@ class MovedWorld(SpreadWorld):
         return super().held(side) | {f"game {game}": n for game, n in numbers.items()}
 
 
-class _Opened:
+class Opened:
     """A store with some collections by their names, and one by any other."""
 
     capabilities = CAPABILITIES
@@ -315,8 +316,8 @@ class SpreadSchedule(Schedule):
         if isinstance(world, MovedWorld):
             others["heads"] = world.heads
         opened = {
-            "source": cast("Store", _Opened(servers["source"])),
-            "target": cast("Store", _Opened(world.locator, **others)),
+            "source": cast("Store", Opened(servers["source"])),
+            "target": cast("Store", Opened(world.locator, **others)),
         }
         if world.titled:
             split = SplitOut("rounds", back="game", keep="id")

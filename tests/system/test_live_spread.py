@@ -126,6 +126,7 @@ def _live(shop: Shop, application: Application, swap: SwapTerms) -> None:
 
 _DAYS = 'SplitOut("readings", by={"day": "day"}, keep="id")'
 _ROUNDS = 'SplitOut("rounds", back="game", keep="id")'
+_BUCKET = 'Bucket("games", by={"n": "n"}, key="id")'
 _MOVES = {
     "spread": (f'[moved("Round", {_ROUNDS})]', []),
     "games beside them": (f'[moved("Round", {_ROUNDS}), moved("Head", Drop("rounds"))]', []),
@@ -152,9 +153,23 @@ _MOVES = {
         f'[moved("Round", {_ROUNDS}, at=At("wide", WIDE, layout="row"))]',
         ["wide"],
     ),
-    "put together": (
-        '[moved("Day", Bucket("games", by={"n": "n"}, keep="id"))]',
-        ["it puts blocks of the source together"],
+    "put together": (f'[moved("Day", {_BUCKET})]', []),
+    "put together, and moved as well": (
+        f'[moved("Day", {_BUCKET}), moved("Head")]',
+        ["it puts blocks together that another move has for its source as well"],
+    ),
+    "put together twice": (
+        f'[moved("Day", {_BUCKET}), moved("Night", {_BUCKET})]',
+        ["it puts blocks together that another move has for its source as well"] * 2,
+    ),
+    "put together where gateways alone are followed": (
+        f'[moved("Day", {_BUCKET}, at=At("wide", WIDE, layout="row"))]',
+        ["wide"],
+    ),
+    "merged": (
+        '[moved("Whole", MergeIn("moves", of="Turn", at=At("here", tables("games")), back="n", '
+        'bare=True, keep="id"))]',
+        ["it merges a second collection into the first"],
     ),
 }
 
