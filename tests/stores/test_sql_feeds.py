@@ -516,17 +516,27 @@ def test_a_feed_goes_on_into_the_next_file(urls: dict[str, str], mariadb: Run) -
         assert [t.key for t in later.touches] == ["a"]
 
 
-def test_a_setting_of_mariadb_that_is_missing_is_named(urls: dict[str, str], mariadb: Run) -> None:
+@pytest.mark.parametrize(
+    ("name", "is_", "wanted"),
+    [
+        ("binlog_format", "STATEMENT", "ROW"),
+        ("binlog_row_image", "MINIMAL", "FULL"),
+        ("binlog_row_metadata", "MINIMAL", "FULL"),
+    ],
+)
+def test_a_setting_of_mariadb_that_is_missing_is_named(
+    urls: dict[str, str], mariadb: Run, name: str, is_: str, wanted: str
+) -> None:
     with _games(urls["mariadb"], mariadb) as (_, journal):
-        mariadb("SET GLOBAL binlog_row_metadata = MINIMAL")
+        mariadb(f"SET GLOBAL {name} = {is_}")
         try:
-            with pytest.raises(
-                Refused, match="binlog_row_metadata is MINIMAL, not FULL"
-            ) as refused:
+            told = [text for severity, _, text in journal.findings() if severity == "error"]
+            with pytest.raises(Refused, match=f"{name} is {is_}, not {wanted}") as refused:
                 journal.prepare()
         finally:
-            mariadb("SET GLOBAL binlog_row_metadata = FULL")
-        assert "SET GLOBAL binlog_row_metadata = FULL" in refused.value.hint
+            mariadb(f"SET GLOBAL {name} = {wanted}")
+        assert told == [refused.value.what]
+        assert f"SET GLOBAL {name} = {wanted}" in refused.value.hint
 
 
 def test_a_right_that_is_missing_is_named(urls: dict[str, str], mariadb: Run) -> None:
