@@ -359,7 +359,9 @@ class Shaped(Protocol):
     beside ``Collection``."""
 
     def shape_now(self) -> Json:
-        """What of the catalogue its blocks depend on, read anew; None where not all is there."""
+        """What of the catalogue its blocks depend on, by table, read anew; None where not all is
+        there. ``identity`` in it tells a table from another that took its name, where a feed of
+        the one does not show what is written to the other."""
 
     def forget(self) -> None:
         """Read the catalogue again when it is next needed."""

@@ -48,7 +48,7 @@ class Catalogues:
     def begin(self) -> None:
         """Have all that is read from here on made of what the catalogues say now or later. Where
         that is not what a process before has read by, both sides are compared anew."""
-        noted = self._noted()
+        noted, replaced = self._noted()
         for lane, side, shaped in self._sides():
             now = self._scene.retry(shaped.shape_now)
             if now is None:
@@ -57,7 +57,8 @@ class Catalogues:
             key = lane.route.number, side
             self._known[key] = now
             if noted.get(key, _digest(now)) != _digest(now):
-                self._follow(lane, side, shaped, now, [])
+                other = replaced[key] != _digest(_identity(now))
+                self._follow(lane, side, shaped, now, [], replaced=other)
             elif key not in noted:
                 self._note(_NOTED, lane, side, now, [])
         self._looked = time.monotonic()
@@ -79,19 +80,27 @@ class Catalogues:
                 log.warning("catalogue not read", where=error.where, error=error.what)
                 continue
             if None not in (known, found) and found != known:
-                self._follow(lane, side, shaped, found, list(_between(known, found)))
+                other = _identity(known) != _identity(found)
+                what = list(_between(known, found))
+                self._follow(lane, side, shaped, found, what, replaced=other)
         self._looked = time.monotonic()
 
-    def _follow(self, lane: Lane, side: str, shaped: Shaped, now: Json, what: list[str]) -> None:
+    def _follow(
+        self, lane: Lane, side: str, shaped: Shaped, now: Json, what: list[str], *, replaced: bool
+    ) -> None:
         """Go by what the catalogue says now. The re-scan is noted first: a crash in between does
-        not spare it."""
+        not spare it. ``replaced``: another table has taken the name, whose writes no feed shows;
+        only once it does is it noted as known."""
         log.warning("catalogue changed", where=str(lane.side(side).at), what=what[:_TOLD])
         self._changed()
         lane.scan()
+        shaped.forget()
+        if replaced:
+            lane.begin_anew(side, "another table has taken the name of the one that was followed")
+        else:
+            lane.reopen(side)
         self._note(_CHANGED, lane, side, now, what)
         self._known[lane.route.number, side] = now
-        shaped.forget()
-        lane.reopen(side)
 
     def under_fence(self) -> Callable[[Callable[[], None]], None]:
         """Look once more while writes are stopped, beside what is done there: so late that no
@@ -144,24 +153,31 @@ class Catalogues:
                 if isinstance(collection, Shaped):
                     yield lane, side, collection
 
-    def _noted(self) -> dict[tuple[int, str], str]:
-        """What was noted last of each side, by this process or one before."""
+    def _noted(self) -> tuple[dict[tuple[int, str], str], dict[tuple[int, str], str]]:
+        """What was noted last of each side, by this process or one before: of all of it, and of
+        which tables they were."""
         if not any(self._sides()):
-            return {}
+            return {}, {}
         control, run = self._scene.control, self._scene.run.id
         events = [*control.events(run, _NOTED), *control.events(run, _CHANGED)]
         details = [event["detail"] for event in sorted(events, key=lambda e: int(str(e["id"])))]
-        return {
-            (int(detail["move"]), str(detail["side"])): str(detail["digest"])
-            for detail in details
-            if isinstance(detail, dict)
-        }
+        last = {(int(d["move"]), str(d["side"])): d for d in details if isinstance(d, dict)}
+        return (
+            {key: str(detail["digest"]) for key, detail in last.items()},
+            {key: str(detail["identity"]) for key, detail in last.items()},
+        )
 
     def _note(self, event: str, lane: Lane, side: str, now: Json, what: list[str]) -> None:
         self._scene.control.record(
             self._scene.run.id, event, cls=lane.route.cls, move=lane.route.number, side=side,
-            digest=_digest(now), what=what[:_TOLD],
+            digest=_digest(now), identity=_digest(_identity(now)), what=what[:_TOLD],
         )  # fmt: skip
+
+
+def _identity(shape: Json) -> Json:
+    tables = shape.items() if isinstance(shape, dict) else ()
+    return {name: table["identity"] for name, table in tables
+            if isinstance(table, dict) and "identity" in table}  # fmt: skip
 
 
 def _digest(shape: Json) -> str:

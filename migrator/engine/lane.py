@@ -134,6 +134,12 @@ class Lane:
         reading.journal = self.journal(side)
         self._open(side)
 
+    def begin_anew(self, side: str, why: str) -> None:
+        """Make a side's feed anew, and compare both sides: it follows what is there no longer."""
+        self.attach(side)
+        self._readings[side].journal = self.journal(side)
+        self._lost(side, FeedLost(why, where=str(self.side(side).at)))
+
     def close(self) -> None:
         """Let go of the feeds; the servers keep what comes."""
         for reading in self._readings.values():

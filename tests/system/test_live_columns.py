@@ -121,6 +121,33 @@ def test_a_column_that_came_while_no_mirror_ran_is_found_by_the_next(games: Game
         assert len(games.changed(project)) == 1
 
 
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
+def test_a_table_that_takes_the_name_of_another_is_followed(games: Games, watched: bool) -> None:
+    """As tools do that change large tables, and who restores one."""
+    name = games.name
+    with games.shop.open() as project:
+        games.apply(project)
+
+        def replace() -> None:
+            games.do(f"CREATE TABLE {name}_new (id varchar(20) PRIMARY KEY, n int NOT NULL)")
+            games.do(f"INSERT INTO {name}_new SELECT * FROM {name}")
+            games.do(f"ALTER TABLE {name} RENAME TO {name}_old")
+            games.do(f"ALTER TABLE {name}_new RENAME TO {name}")
+
+        if not watched:
+            replace()
+            games.do(f"UPDATE {name} SET n = 3 WHERE id = 'older'")
+        with mirroring(games.shop):
+            if watched:
+                replace()
+            games.do(f"INSERT INTO {name} (id, n) VALUES ('new', 7)")
+            games.do(f"UPDATE {name} SET n = 5 WHERE id = 'old'")
+            games.cut_over(project)
+        held = {key: games.held(project, key)["n"] for key in ("old", "older", "new")}
+        assert held == {"old": 5, "older": 2 if watched else 3, "new": 7}
+    games.do(f"DROP TABLE {name}_old")
+
+
 def test_a_column_that_comes_with_the_fence_undoes_the_swap(
     games: Games, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,7 +77,9 @@ class Index:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it lies on a server. ``sql`` is the statement that made it, where kept."""
+    """A table as it lies on a server. ``sql`` is the statement that made it, where kept.
+    ``identity`` tells it from another that took its name, where what follows it by its name does
+    not."""
 
     name: str
     schema: str | None
@@ -89,6 +91,7 @@ class Table:
     sql: str = ""
     key_name: str = ""
     referenced: tuple[tuple[str, ForeignKey], ...] = field(default=(), compare=False)
+    identity: str = field(default="", compare=False)
 
     @cached_property
     def by_name(self) -> dict[str, Column]:
@@ -101,12 +104,13 @@ class Table:
 
     def described(self) -> dict[str, object]:
         """The table as JSON, for the fingerprint of a plan."""
-        told = asdict(replace(self, sql="", referenced=()))
+        told = asdict(replace(self, sql="", referenced=(), identity=""))
         return {name: value for name, value in told.items() if value not in ("", ())}
 
     def shape(self) -> dict[str, object]:
         """What of it blocks depend on, by name: other indexes and checks may come and go."""
         return {
+            "identity": self.identity,
             "columns": {column.name: asdict(column) for column in self.columns},
             "order": [column.name for column in self.columns],
             "key": list(self.key),

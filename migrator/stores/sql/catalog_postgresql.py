@@ -110,6 +110,7 @@ def read(connection: Connection, schema: str | None, name: str) -> Table | None:
         tuple((row[0], row[2]) for row in constraints if row[1] == "c"),
         key_name=primary[0] if primary else "",
         referenced=tuple((row[8], _foreign(row)) for row in ask(incoming, {"oid": oid})),
+        identity=str(oid),
     )
 
 
