@@ -64,7 +64,7 @@ class Replayed:
         due = self._lines[self._at % len(self._lines)]
         self._at += 1
         # The first call of a process is made at once, so that it is seen to be at work.
-        after, self._first = 0.0 if self._first else due.after, False
+        after = 0.0 if self._first else due.after
         line = self._line = read_line(due.text)
         if due.place not in self._places:
             shape = self._shapes[line.cls]
@@ -72,6 +72,11 @@ class Replayed:
         return after, self._places[due.place]
 
     def calls(self, place: Place, turn: Turn) -> Iterator[Call | Left]:
+        for call in self._made(place, turn):
+            self._first = self._first and isinstance(call, Left)
+            yield call
+
+    def _made(self, place: Place, turn: Turn) -> Iterator[Call | Left]:
         line, at = self._line, self._at
         assert line is not None
         if place.unread:

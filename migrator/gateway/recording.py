@@ -187,13 +187,12 @@ class Recorder:
             case "put" if keeps:
                 return recorded.Put(at=at, cls=cls, key=key, value=call.value)
             case "put":
-                data, _ = dump_bytes(call.value)
                 lists = {
                     name: len(item)
                     for name, item in list((call.value or {}).items())[:_NAMES]
                     if isinstance(item, list)
                 }
-                return recorded.Put(at=at, cls=cls, key=key, size=len(data), lists=lists)
+                return recorded.Put(at=at, cls=cls, key=key, size=_size(call.value), lists=lists)
             case "update" if keeps:
                 set_ = dict(call.set or {})
                 return recorded.Update(at=at, cls=cls, key=key, set=set_, remove=call.paths)
@@ -210,6 +209,14 @@ class Recorder:
                 return recorded.Get(at=at, cls=cls, key=key, found=call.found)
         paths = call.paths if keeps else _fields(call.paths)
         return recorded.GetEntries(at=at, cls=cls, key=key, paths=paths, found=call.found)
+
+
+def _size(value: Value) -> int:
+    """The bytes of a value as JSON; the short way where JSON has all that is in it."""
+    try:
+        return len(msgspec.json.encode(value))
+    except (TypeError, UnicodeEncodeError):
+        return len(dump_bytes(value)[0])
 
 
 def _fields(paths: Iterable[str]) -> tuple[str, ...]:

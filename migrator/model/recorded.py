@@ -11,14 +11,14 @@ lie there. Pure: text in, lines out.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from migrator.model.json_text import native, raise_all, to_json
 from migrator.model.path import parse_path
 from migrator.model.tags import Tags, lower
-from migrator.model.value import Value
 
 Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 Paths: TypeAlias = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -77,7 +77,6 @@ class GetEntries(_Line, frozen=True, kw_only=True, tag="get_entries"):
 
 
 Line: TypeAlias = Put | Update | Append | Delete | Get | GetEntries
-L = TypeVar("L", bound=Line)
 CALLS: Final = ("put", "update", "append", "delete", "get", "get_entries")
 
 
@@ -96,15 +95,18 @@ def kept(line: Line) -> bool:
 def line_bytes(line: Line) -> bytes:
     """A line as a file holds it, its end included. Raises one of UNFIT for what can't be held."""
     tags: Tags = {}
-    body = cast("dict[str, Value]", msgspec.structs.asdict(line))
-    fields = {f.name: (f.encode_name, f.default) for f in msgspec.structs.fields(line)}
-    told: dict[str, Value] = {"at": line.at, "call": cast("str", line.__struct_config__.tag)}
-    for name, value in body.items():
-        encoded, default = fields[name]
-        if name != "at" and value != default and value is not msgspec.UNSET:
-            told[encoded] = list(value) if isinstance(value, tuple) else value
-    held = cast("dict[str, Value]", lower(told, native, "", tags))
-    return to_json({**held, "tags": cast("Value", tags)} if tags else held) + b"\n"
+    match line:
+        case Put(value=value) if value is not None:
+            line = replace(line, value=lower(value, native, "value", tags))
+        case Update(set=set_) if set_ is not None:
+            line = replace(line, set=lower(set_, native, "set", tags))
+        case Append(item=item) if item is not msgspec.UNSET:
+            line = replace(line, item=lower(item, native, "item", tags))
+    try:
+        data = msgspec.json.encode(line)
+    except UnicodeEncodeError:
+        data = to_json(msgspec.to_builtins(line))
+    return data[:-1] + b',"tags":' + to_json(dict(tags)) + b"}\n" if tags else data + b"\n"
 
 
 def read_line(text: bytes) -> Line:

@@ -90,4 +90,11 @@ def test_text_of_the_data_is_text_in_a_browser_too(chromium: Browser, tmp_path: 
     shown.assert_alone()
     assert shown.page.locator("script").count() == 0
     assert HOSTILE[:25] in shown.page.locator(".verdict.bad").inner_text()
+    # What is wrong is named: by the comparison of both sides, and by the history.
+    for place in (
+        "h2:text-is('Both sides compared') + .scroll + .scroll",
+        "h2:text-is('Against what was acknowledged') + .scroll",
+    ):
+        assert shown.page.locator(place).is_visible()
+        assert HOSTILE[:25] in shown.page.locator(place).inner_text()
     shown.page.context.close()

@@ -307,6 +307,29 @@ def test_a_line_that_fits_nothing_is_left_out_and_told(played: _Play) -> None:
     assert done.known().left_out == {"its list rounds has 10,000 elements already": 1}
 
 
+def test_the_first_call_of_a_process_is_due_at_once(played: _Play) -> None:
+    without = shape(
+        "Game", [Aggregate(1, {"id": 1, "player": "mary"})],
+        lambda id: maker(id, "0000002a", 42, "Game"),
+    )  # fmt: skip
+    lines = (
+        line(0, "append", path="rounds"), line(900, "put"), line(930, "get"), line(1000, "get"),
+    )  # fmt: skip
+    traffic = played.writer(lines, without, Known()).traffic
+    dues = []
+    for _ in lines:
+        after, place = traffic.next()
+        dues.append(after)
+        for call in traffic.calls(place, lambda: 1):
+            if isinstance(call, Call):
+                place.value = call.after(place)
+    # The first line is put first, and fits nothing: so a call was made.
+    assert dues == [0.0, 900.0, 30.0, 70.0]
+    before = played.writer(lines, without, Known())
+    before.traffic.next()
+    assert before.traffic.next()[0] == 0.0
+
+
 def test_a_recording_tells_whether_values_were_kept(tmp_path: Path) -> None:
     def values(*lines: str) -> str:
         found: Recording = read([written(tmp_path, *lines)])
