@@ -75,8 +75,7 @@ def _sql(store: Any, sent: Callable[[int], None]) -> None:
 
     if store.database.dialect != "postgresql":
         sqlalchemy.event.listen(store.database.engine, "before_cursor_execute", statement)
-        if store.database.dialect == "mysql":
-            _beside_sqlalchemy(store.database.engine, statement)
+        _beside_sqlalchemy(store.database.engine, store.database.dialect, statement)
         return
 
     class Counting(psycopg.Cursor[Any]):  # some statements go past SQLAlchemy
@@ -95,8 +94,9 @@ def _sql(store: Any, sent: Callable[[int], None]) -> None:
     sqlalchemy.event.listen(store.database.engine, "checkout", lent)
 
 
-def _beside_sqlalchemy(engine: Any, statement: Callable[..., None]) -> None:
-    """Count also what goes past SQLAlchemy to PyMySQL, by cursors of its connections."""
+def _beside_sqlalchemy(engine: Any, dialect: str, statement: Callable[..., None]) -> None:
+    """Count also what goes past SQLAlchemy: to PyMySQL by cursors of its connections, to SQLite
+    what is asked there, but for whether there is a fence to pass."""
     inside = False
 
     def begins(*_: object) -> None:
@@ -110,12 +110,21 @@ def _beside_sqlalchemy(engine: Any, statement: Callable[..., None]) -> None:
     class Counting(pymysql.cursors.Cursor):
         def execute(self, query: Any, args: Any = None) -> Any:
             if not inside:
-                statement(None, None, query, args)
+                # Rows that it puts together go as one statement, and stand in its text.
+                text = query if isinstance(query, str) else bytes(query).decode()
+                statement(None, None, text, text if args is None else args)
             return super().execute(query, args)
+
+    def traced(text: str) -> None:
+        if not inside and text.startswith("SELECT") and "sqlite_master" not in text:
+            statement(None, None, text, text)
 
     def lent(connection: Any, *_: object) -> None:
         ended()  # whatever failed before
-        connection.cursorclass = Counting
+        if dialect == "sqlite":
+            connection.set_trace_callback(traced)
+        else:
+            connection.cursorclass = Counting
 
     sqlalchemy.event.listen(engine, "before_cursor_execute", begins)
     sqlalchemy.event.listen(engine, "after_cursor_execute", ended)

@@ -228,7 +228,7 @@ def _end_sessions(server: Base) -> None:
         else:
             rows = server.rows(
                 "SELECT id FROM information_schema.processlist "
-                f"WHERE db = '{server.name}' AND info LIKE 'UPDATE `item`%'"
+                f"WHERE db = '{server.name}' AND info LIKE 'SELECT%item%FOR UPDATE'"
             )
             if rows:
                 server.run(f"KILL {rows[0][0]}")

@@ -113,6 +113,55 @@ def test_one_by_its_key_is_as_in_a_page(buyers: Any) -> None:
         assert reader.read([99]) == [None]
 
 
+def test_one_of_two_levels_is_as_in_a_page(base: Base) -> None:
+    sale = tables(
+        "sale",
+        lines=tables("line", order_by="place"),
+        tags=tables("tag", value="tag"),
+        notes=tables("note"),
+    )
+    sales = base.store().collection("Sale", At("shop", sale))
+    blocks = whole(sales)
+    assert [block.id for block in blocks] == [10, 11, 12, 13]
+    for reader in (sales, sales.observer()):
+        assert [reader.read([block.id]) for block in blocks] == [[block] for block in blocks]
+        assert reader.read([99]) == [None]
+
+
+SPLIT = """
+CREATE TABLE pot (id varchar(9) COLLATE utf8mb4_general_ci PRIMARY KEY, at time(6), b bit(9));
+CREATE TABLE leaf (pot varchar(9) COLLATE utf8mb4_general_ci, nr integer, id integer,
+  way enum('b', 'a'), at datetime(6), bits bit(9), f float, seen year, raw varbinary(9),
+  PRIMARY KEY (pot, id));
+CREATE TABLE twig (pot varchar(9) COLLATE utf8mb4_general_ci, way enum('b', 'a', 'c'), bits bit(9),
+  f float, at time(6), PRIMARY KEY (pot, way));
+INSERT INTO pot VALUES ('a', '12:00:00.5', b'101'), ('b ', NULL, NULL);
+INSERT INTO leaf VALUES ('A', 10, 1, 'a', '2024-01-02 03:04:05.000006', b'1', 0.1, 2024, x'00ff'),
+  ('a', 9, 2, NULL, NULL, NULL, NULL, NULL, NULL),
+  ('a ', NULL, 3, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO twig VALUES ('a', 'a', b'11', 0.3, '01:02:03'), ('A', 'b', NULL, 1e30, NULL);
+"""
+
+
+@pytest.mark.parametrize("more", ["", "ALTER TABLE twig ADD words text; UPDATE twig SET words='x'"])
+def test_one_is_read_by_mariadb_with_columns_as_they_are(tmp_path: Path, more: str) -> None:
+    base = Base("mysql", tmp_path)
+    try:
+        base.run(SPLIT + more)
+        leaves = tables("leaf", parent="pot", order_by="nr")
+        shape = tables("pot", leaves=leaves, twigs=tables("twig", parent="pot"))
+        pots = base.store().collection("Pot", At("shop", shape))
+        blocks = whole(pots)
+        assert [block.id for block in blocks] == ["a", "b "]
+        assert [leaf["nr"] for leaf in blocks[0].entries[""]["leaves"]] == [None, 9, 10]
+        assert [twig["way"] for twig in blocks[0].entries[""]["twigs"]] == ["b", "a"]
+        for reader in (pots, pots.observer()):
+            assert [reader.read([block.id]) for block in blocks] == [[block] for block in blocks]
+            assert reader.read(["A"]) == reader.read(["b"]) == [None]
+    finally:
+        base.drop()
+
+
 ODD = """
 CREATE DOMAIN sure AS varchar(9) NOT NULL CHECK (VALUE IS NOT NULL);
 CREATE TYPE mood AS ENUM ('ok', 'bad');

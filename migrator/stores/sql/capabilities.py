@@ -100,35 +100,39 @@ _KEYS = frozenset(
 _COSTS: Mapping[Dialect, Mapping[str, Cost]] = {
     "postgresql": {
         "get": Cost(1, ""),
-        "put": Cost(2, "", more=2, least=1),
-        "update": Cost(3, "", more=3, least=3),
-        "append": Cost(3, "", more=1),
-        "exchange": Cost(4, "", more=3, least=2),
-        "delete": Cost(2, "", more=1, least=1),
+        "put": Cost(3, "", more=2, least=2),
+        "update": Cost(3, "", more=2, least=2),
+        "append": Cost(2, "", more=1),
+        "exchange": Cost(3, "", more=2, least=2),
+        "delete": Cost(2, "", more=2, least=2),
     },
     "mysql": {
-        "get": Cost(1, "", more=1, least=1),
-        "put": Cost(4, "", more=4, least=4),
-        "update": Cost(6, "", more=5, least=7),
-        "append": Cost(4, "", more=4),
-        "exchange": Cost(6, "", more=5, least=3),
-        "delete": Cost(2, "", more=2, least=1),
+        "get": Cost(1, ""),
+        "put": Cost(2, "", more=4, least=2),
+        "update": Cost(2, "", more=4, least=2),
+        "append": Cost(2, "", more=1),
+        "exchange": Cost(2, "", more=4, least=2),
+        "delete": Cost(2, "", more=2, least=2),
     },
     "sqlite": {
         "get": Cost(1, "", more=1, least=1),
-        "put": Cost(4, "", more=3, least=4),
-        "update": Cost(5, "", more=4, least=6),
-        "append": Cost(4, "", more=3),
-        "exchange": Cost(5, "", more=4, least=2),
+        "put": Cost(3, "", more=4, least=4),
+        "update": Cost(3, "", more=4, least=4),
+        "append": Cost(3, "", more=2),
+        "exchange": Cost(3, "", more=4, least=2),
         "delete": Cost(2, "", more=2, least=1),
     },
 }
 
+_GET: Mapping[Dialect, str] = {
+    "postgresql": "one query (one for each table where links fold)",
+    "mysql": "one query (one for each table where some lie deeper than below the root)",
+    "sqlite": "a query for each table",
+}
+
 
 def tables(dialect: Dialect) -> LayoutFacts:
-    """What is true of the layout ``tables``; PostgreSQL reads one aggregate by one statement."""
-    single = dialect == "postgresql"
-    get = "one query (one for each table where links fold)" if single else "a query for each table"
+    """What is true of the layout ``tables``; servers read one aggregate by one statement."""
     changed = "the key, and the rows that differ; in one transaction"
     cost = _COSTS[dialect]
     return LayoutFacts(
@@ -137,7 +141,7 @@ def tables(dialect: Dialect) -> LayoutFacts:
         unit="transaction",
         version="none: the row lock of the root for the length of the transaction",
         costs={
-            "get": replace(cost["get"], sends=f"the key: {get}, in one snapshot"),
+            "get": replace(cost["get"], sends=f"the key: {_GET[dialect]}, in one snapshot"),
             "get_entries": replace(cost["get"], sends="as get"),
             "put": replace(cost["put"], sends="the key, and the rows that differ from those there"),
             "update": replace(cost["update"], sends=changed),

@@ -74,6 +74,10 @@ class Database:
 
         if self.dialect != "sqlite":
             ping_seldom(engine)
+        if self.dialect == "mysql":
+            from migrator.stores.sql.mysql import undo_seldom
+
+            undo_seldom(engine)
         event.listen(engine, "handle_error", note_tables)
         event.listen(engine, "connect", self._set_up)
         event.listen(engine, "begin", self._begin)
@@ -121,11 +125,15 @@ class Database:
                     cursor.execute("SET @migrator_writer = NULL")
 
     def _begin(self, connection: Connection) -> None:
-        if self.dialect != "sqlite":
-            return
-        # The driver itself would begin only at the first change: reads were no snapshot.
-        write = connection.get_execution_options().get("migrator_write")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        """SQLite's driver would begin only at the first change: reads were no snapshot. MySQL's
+        sessions commit by themselves, so that one statement needs nothing around it."""
+        options = connection.get_execution_options()
+        if self.dialect == "sqlite":
+            write = options.get("migrator_write")
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        elif self.dialect == "mysql" and options.get("isolation_level") != "AUTOCOMMIT":
+            raw: Any = connection.connection.driver_connection
+            raw.begin()
 
     @contextmanager
     def reading(self, where: str = "", *, by_key: bool = False) -> Iterator[Connection]:
@@ -139,18 +147,24 @@ class Database:
                 yield connection
 
     @contextmanager
-    def asking(self, where: str = "") -> Iterator[Any]:
-        """The driver's own connection: to PostgreSQL, where each statement is a snapshot of its
-        own, a round trip, and no transaction around it; elsewhere in one snapshot. For blocks that
-        are asked for by their keys."""
+    def asking(self, where: str = "", *, snapshot: bool = False) -> Iterator[Any]:
+        """The driver's own connection, where each statement is a snapshot of its own, a round trip,
+        and no transaction around it; ``snapshot``: one around all of them, not on PostgreSQL. For
+        blocks that are asked for by their keys."""
         with edge(where or self.name, by_key=True):
             lent = self.engine.raw_connection()
             try:
                 raw: Any = lent.driver_connection
-                if self.dialect == "mysql":
-                    with raw.cursor() as cursor:
-                        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-                    yield raw  # the pool ends it, as it does whatever else was begun
+                if self.dialect == "sqlite":
+                    raw.execute("BEGIN")
+                    yield raw  # the pool ends what was begun
+                elif self.dialect == "mysql":
+                    if not raw.get_autocommit():  # as a session of a journal leaves it behind
+                        raw.autocommit(True)
+                    if snapshot:
+                        with raw.cursor() as cursor:
+                            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+                    yield raw
                 else:
                     raw.autocommit = True
                     try:
@@ -220,6 +234,7 @@ def connect_args(dialect: Dialect, options: Options) -> dict[str, Any]:
     args: dict[str, Any] = {
         "charset": "utf8mb4",
         "connect_timeout": options.connect_timeout,
+        "autocommit": True,
         "conv": CONVERSIONS,
     }
     # A request must end some time after the server gave it up (R6: request life is enforced).

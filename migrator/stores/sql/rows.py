@@ -57,16 +57,21 @@ def fetch(connection: Connection, statement: sa.Executable, dialect: Dialect) ->
     """All rows of a query. Text of SQLite that is no UTF-8 arrives as an opaque value."""
     if dialect != "sqlite":
         return list(connection.execute(statement).all())
-    try:
-        return list(connection.execute(statement).all())
-    except exc.OperationalError as error:
-        if "decode to UTF-8" not in str(error.orig):
-            raise
     raw = connection.connection.driver_connection
     assert isinstance(raw, sqlite3.Connection)
+    return leniently(raw, lambda: list(connection.execute(statement).all()))
+
+
+def leniently(raw: sqlite3.Connection, ask: Callable[[], list[Row]]) -> list[Row]:
+    """What is asked of SQLite, once more where a text turns out to be no UTF-8."""
+    try:
+        return ask()
+    except (exc.OperationalError, sqlite3.OperationalError) as error:
+        if "decode to UTF-8" not in str(getattr(error, "orig", error)):
+            raise
     raw.text_factory = _lenient
     try:
-        return list(connection.execute(statement).all())
+        return ask()
     finally:
         raw.text_factory = str
 

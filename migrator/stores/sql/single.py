@@ -3,36 +3,96 @@
 A statement sees one snapshot, so that no transaction is needed around it, and its text is made
 once. Every row has the columns of all tables, of which only those of its own hold something.
 
-MariaDB and MySQL make other types of columns that are put together so. There it is a statement
-for each table, with a snapshot around them; what is saved is making the texts for each call.
+MariaDB and MySQL make other types of columns that a union puts together. There a row for each
+table is joined to its rows, which leaves types alone; where rows lie deeper than a level below the
+root, or the order of their texts would take a table on the disk, it is a statement for each table,
+with a snapshot around them. So it is on SQLite, where a statement costs no round trip.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
 
 from migrator.stores.sql.columns import server_cast
-from migrator.stores.sql.rows import Found, Reader, Row
+from migrator.stores.sql.rows import Found, Reader, Row, leniently
 from migrator.stores.sql.shape import Node
 
 
-class _One:
-    """What both ways have in common: which rows of a table belong to the aggregate of a key."""
+@dataclass(frozen=True)
+class _Text:
+    """A statement that takes a key, and gives rows of some tables."""
 
-    def __init__(self, reader: Reader) -> None:
+    text: str
+    others: dict[str, Any]
+    nodes: Sequence[Node]
+
+    def asked(self, raw: Any, key: Sequence[Any]) -> list[Row]:
+        """All rows that the server gives."""
+        given = {**self.others, **{f"key{i}": part for i, part in enumerate(key)}}
+        if isinstance(raw, sqlite3.Connection):
+            return leniently(raw, lambda: raw.execute(self.text, given).fetchall())
+        with raw.cursor() as cursor:
+            cursor.execute(self.text, given)
+            return list(cursor.fetchall())
+
+    def sorted(self, raw: Any, key: Sequence[Any], heads: int) -> dict[Node, list[Row]]:
+        """The rows by table; each begins with so many columns, the number of its table first."""
+        starts = [heads]
+        for node in self.nodes:
+            starts.append(starts[-1] + len(node.codecs))
+        places = [slice(start, end) for start, end in pairwise(starts)]
+        rows: list[list[Row]] = [[] for _ in self.nodes]
+        for row in self.asked(raw, key):
+            rows[row[0]].append(row[places[row[0]]])
+        return dict(zip(self.nodes, rows, strict=True))
+
+
+class One:
+    """What all ways have in common: which rows of a table belong to the aggregate of a key."""
+
+    snapshot = False
+    """Whether a snapshot has to begin before it reads."""
+
+    def __init__(self, reader: Reader, dialect: sa.Dialect) -> None:
         self.reader = reader
         self.nodes = list(reader.root.walk())
+        self._dialect = dialect
+        root = reader.root
+        held = reader.select(root).where(self._of(root, root.table)).with_for_update()
+        self._held = self._text(held, [root])
+
+    def hold(
+        self, raw: Any, key: Sequence[Any], seen: dict[Node, list[Found]]
+    ) -> list[Found] | None:
+        """As ``read``, the root's row held to the end of the transaction; None where there is
+        none."""
+        return self.read(raw, key, seen) if self._held.asked(raw, key) else None
+
+    def read(
+        self, raw: Any, key: Sequence[Any], seen: dict[Node, list[Found]] | None = None
+    ) -> list[Found]:
+        """The aggregate of a key, as its columns encode it, by the driver's own connection; as
+        ``Reader.read``."""
+        raise NotImplementedError
+
+    def _text(self, statement: Any, nodes: Sequence[Node]) -> _Text:
+        made = statement.compile(dialect=self._dialect)
+        # Beside the key there are parameters of what a column is made to by the server.
+        return _Text(str(made), dict(made.params), nodes)
 
     def _of(self, node: Node, table: sa.FromClause) -> sa.ColumnElement[bool]:
         """Rows of a table that belong to the aggregate."""
         if node.up is None:
             return sa.and_(*(table.c[n] == self._given(i) for i, n in enumerate(node.key)))
         up, key = node.up, self.reader.root.key
-        if up.up is None and set(node.refs) <= set(key):
+        if _by_key(node):
             pairs = zip(node.parent, node.refs, strict=True)
             return sa.and_(*(table.c[mine] == self._given(key.index(ref)) for mine, ref in pairs))
         above = up.table.alias()
@@ -47,73 +107,136 @@ class _One:
         return server_cast(given, codec.cast) if codec.cast else given
 
 
-class Single(_One):
+class Single(One):
     """Reads one aggregate of a shape, on PostgreSQL."""
 
+    _heads = 2
+
     def __init__(self, reader: Reader, dialect: sa.Dialect) -> None:
-        super().__init__(reader)
-        self.text = str(self._statement().compile(dialect=dialect))
-        starts = [2]
-        for node in self.nodes:
-            starts.append(starts[-1] + len(node.codecs))
-        self._places = [slice(start, end) for start, end in pairwise(starts)]
+        super().__init__(reader, dialect)
+        self._all = self._text(self._statement(self.nodes), self.nodes)
+        below = self.nodes[1:]
+        self._below = self._text(self._statement(below), below) if below else None
 
     def read(
         self, raw: Any, key: Sequence[Any], seen: dict[Node, list[Found]] | None = None
     ) -> list[Found]:
-        """The aggregate of a key, as its columns encode it, by the driver's own connection; as
-        ``Reader.read``."""
-        given = {f"key{i}": part for i, part in enumerate(key)}
-        rows: list[list[Row]] = [[] for _ in self.nodes]
-        for row in raw.execute(self.text, given).fetchall():
-            number = row[0]
-            rows[number].append(row[self._places[number]])
-        return self.reader.whole(dict(zip(self.nodes, rows, strict=True)), seen)
+        return self._made(self._all.sorted(raw, key, self._heads), seen)
 
-    def _statement(self) -> Any:
+    def hold(
+        self, raw: Any, key: Sequence[Any], seen: dict[Node, list[Found]]
+    ) -> list[Found] | None:
+        root = self._held.asked(raw, key)
+        if not root:
+            return None
+        below = {} if self._below is None else self._below.sorted(raw, key, self._heads)
+        return self._made({self.nodes[0]: root, **below}, seen)
+
+    def _made(
+        self, rows: dict[Node, list[Row]], seen: dict[Node, list[Found]] | None
+    ) -> list[Found]:
+        return self.reader.whole(rows, seen)
+
+    def _statement(self, nodes: Sequence[Node]) -> Any:
         """What tells tables apart, and a row's place among those of its table, come first."""
-        tables = [node.table.alias(f"t{i}") for i, node in enumerate(self.nodes)]
-        columns = [
-            self.reader.decoding.select(codec, table.c[codec.name])
-            for node, table in zip(self.nodes, tables, strict=True)
-            for codec in node.codecs
-        ]
+        tables = [node.table.alias(f"t{i}") for i, node in enumerate(nodes)]
+        columns = self._columns(nodes, tables)
         selects = []
-        for number, (node, table) in enumerate(zip(self.nodes, tables, strict=True)):
+        for number, (node, table) in enumerate(zip(nodes, tables, strict=True)):
             source: sa.FromClause = table
             for other in tables:
                 if other is not table:  # its columns, with their types, and never a row of it
                     source = source.outerjoin(other, sa.false())
-            order = [table.c[name] for name in node.order or tuple(c.name for c in node.codecs)]
-            place = sa.func.row_number().over(order_by=order)
+            place = sa.func.row_number().over(order_by=[table.c[n] for n in _order(node)])
             heads = [sa.literal_column(str(number)), place]
             selects.append(
                 sa.select(*heads, *columns).select_from(source).where(self._of(node, table))
             )
         return sa.union_all(*selects).order_by(sa.text("1, 2"))
 
+    def _columns(
+        self, nodes: Sequence[Node], tables: Sequence[sa.FromClause]
+    ) -> list[sa.ColumnElement[Any]]:
+        return [
+            self.reader.decoding.select(codec, table.c[codec.name])
+            for node, table in zip(nodes, tables, strict=True)
+            for codec in node.codecs
+        ]
 
-class EachTable(_One):
-    """Reads one aggregate of a shape, on MariaDB and MySQL, in a snapshot that has begun."""
+
+class Joined(Single):
+    """Reads one aggregate of a shape, on MariaDB and MySQL."""
+
+    _heads = 1
+
+    @classmethod
+    def suits(cls, root: Node) -> bool:
+        """Whether all rows are found by the root's key, and the server can order them at once."""
+        below = [node for node in root.walk() if node.up is not None]
+        if not all(_by_key(node) and _alike(node) for node in below):
+            return False
+        large = any(c.column.base in _LARGE for node in root.walk() for c in node.codecs)
+        return not large or all(map(_is_counted, below))
+
+    def _made(
+        self, rows: dict[Node, list[Row]], seen: dict[Node, list[Found]] | None
+    ) -> list[Found]:
+        root, *below = self.nodes
+        if not rows[root]:
+            return []  # what is below is of a root whose key differs by its collation
+        for node in below:
+            if _is_counted(node):
+                places = node.places(_own_order(node))
+                rows[node].sort(key=lambda row, at=places: [_counted(row[i]) for i in at])  # type: ignore[misc]
+            if node.joined:  # beside it the key of its parent, as a join would have it
+                links = tuple([rows[root][0][i] for i in root.places(node.refs)])
+                rows[node] = [(*row, *links) for row in rows[node]]
+        return super()._made(rows, seen)
+
+    def _statement(self, nodes: Sequence[Node]) -> Any:
+        """What tells tables apart comes first."""
+        tables = [node.table.alias(f"t{i}") for i, node in enumerate(nodes)]
+        columns = self._columns(nodes, tables)
+        order = [
+            table.c[name]
+            for node, table in zip(nodes, tables, strict=True)
+            if node.up is not None and not _is_counted(node)
+            for name in _order(node)
+        ]
+        if len(nodes) == 1:
+            made = sa.select(sa.literal_column("0"), *columns).where(self._of(nodes[0], tables[0]))
+            return made.order_by(*order)
+        numbers: list[Any] = [
+            sa.select(sa.literal_column(str(i)).label("number")) for i in range(len(nodes))
+        ]
+        of = sa.union_all(*numbers).subquery("of_table")
+        source: sa.FromClause = of
+        there = []
+        for i, (node, table) in enumerate(zip(nodes, tables, strict=True)):
+            number = of.c.number == sa.literal_column(str(i))
+            source = source.outerjoin(table, sa.and_(number, self._of(node, table)))
+            there.append(table.c[(node.parent or node.key)[0]].is_not(None))
+        made = sa.select(of.c.number, *columns).select_from(source).where(sa.or_(*there))
+        return made.order_by(of.c.number, *order) if order else made
+
+
+class EachTable(One):
+    """Reads one aggregate of any shape, in a snapshot that has begun."""
+
+    snapshot = True
 
     def __init__(self, reader: Reader, dialect: sa.Dialect) -> None:
-        super().__init__(reader)
-        made = [self._statement(node).compile(dialect=dialect) for node in self.nodes]
-        # Beside the key there are parameters of what a column is made to by the server.
-        self._texts = [(str(each), dict(each.params)) for each in made]
+        super().__init__(reader, dialect)
+        self._texts = [self._text(self._statement(node), [node]) for node in self.nodes]
 
     def read(
         self, raw: Any, key: Sequence[Any], seen: dict[Node, list[Found]] | None = None
     ) -> list[Found]:
-        """As ``Single.read``."""
-        given = {f"key{i}": part for i, part in enumerate(key)}
         rows: dict[Node, list[Row]] = {}
-        with raw.cursor() as cursor:
-            for node, (text, others) in zip(self.nodes, self._texts, strict=True):
-                cursor.execute(text, {**others, **given})
-                rows[node] = list(cursor.fetchall())
-                if node.up is None and not rows[node]:
-                    return []  # what is below is of a root whose key differs by its collation
+        for node, text in zip(self.nodes, self._texts, strict=True):
+            rows[node] = text.asked(raw, key)
+            if node.up is None and not rows[node]:
+                return []  # as above
         return self.reader.whole(rows, seen)
 
     def _statement(self, node: Node) -> sa.Select[Any]:
@@ -122,13 +245,64 @@ class EachTable(_One):
             query = self.reader.beside(node, parent).where(self._of(node.up, parent))
         else:
             query = self.reader.select(node).where(self._of(node, node.table))
-        order = node.order or tuple(codec.name for codec in node.codecs)
-        return query.order_by(*(node.table.c[name] for name in order))
+        return query.order_by(*(node.table.c[name] for name in _order(node)))
 
 
-def single(reader: Reader, dialect: sa.Dialect) -> Single | EachTable | None:
+class InProcess(EachTable):
+    """Reads one aggregate of any shape, on SQLite, in a transaction that has begun."""
+
+    def hold(
+        self, raw: Any, key: Sequence[Any], seen: dict[Node, list[Found]]
+    ) -> list[Found] | None:
+        return self.read(raw, key, seen)  # one that writes holds the whole file
+
+
+_LARGE = ("tinytext", "text", "mediumtext", "longtext", "json", "tinyblob", "blob", "mediumblob",
+          "longblob", "geometry")  # fmt: skip
+
+
+def _by_key(node: Node) -> bool:
+    """Whether the root's key alone tells which rows of a table below it belong to an aggregate."""
+    up = node.up
+    return up is not None and up.up is None and set(node.refs) <= set(up.key)
+
+
+def _alike(node: Node) -> bool:
+    """Whether what equals the root's key, to the server, is equal to it in a link as well."""
+    assert node.up is not None
+    pairs = zip(node.codecs_of(node.parent), node.up.codecs_of(node.refs), strict=True)
+    return not node.joined or all(
+        mine.column.collation == theirs.column.collation
+        and (mine.column.collation is not None or mine.column.base == theirs.column.base)
+        for mine, theirs in pairs
+    )
+
+
+def _order(node: Node) -> tuple[str, ...]:
+    return node.order or tuple(codec.name for codec in node.codecs)
+
+
+def _own_order(node: Node) -> tuple[str, ...]:
+    """What orders the rows of one parent; none where there is one at most."""
+    return tuple(name for name in node.order if name not in node.parent)
+
+
+def _is_counted(node: Node) -> bool:
+    """Whether rows are ordered by whole numbers, which we order as the server does."""
+    counted = all(codec.family == "int" for codec in node.codecs_of(_own_order(node)))
+    return bool(node.order) and counted
+
+
+def _counted(raw: Any) -> tuple[bool, int]:
+    """A number, or the text of one, in its order; nothing comes first."""
+    return (False, 0) if raw is None else (True, int(raw))
+
+
+def single(reader: Reader, dialect: sa.Dialect) -> One | None:
     """What reads one aggregate of a shape, where there is such a way."""
+    if reader.dialect == "sqlite":
+        return InProcess(reader, sqlite.dialect(paramstyle="named"))
     if reader.dialect == "mysql":
-        return EachTable(reader, dialect)
+        return Joined(reader, dialect) if Joined.suits(reader.root) else EachTable(reader, dialect)
     links = any(node.joined for node in reader.root.walk())  # a row does not tell its parent
-    return None if links or reader.dialect == "sqlite" else Single(reader, dialect)
+    return None if links else Single(reader, dialect)

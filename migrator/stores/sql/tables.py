@@ -28,7 +28,7 @@ from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to
 from migrator.stores.sql.live import Live
 from migrator.stores.sql.rows import Found, Reader, fetch
 from migrator.stores.sql.shape import Node, on_server, resolve
-from migrator.stores.sql.single import EachTable, Single, single
+from migrator.stores.sql.single import One, single
 from migrator.stores.sql.unfit import Unfit
 from migrator.stores.sql.unfold import unfold
 from migrator.stores.sql.write import Writer
@@ -73,7 +73,7 @@ class TablesReading:
         return Reader(self.root, self.dialect)
 
     @cached_property
-    def single(self) -> Single | EachTable | None:
+    def single(self) -> One | None:
         """What reads one aggregate by texts that are made once, where there may be such."""
         return single(self.reader, self.database.engine.dialect)
 
@@ -104,17 +104,18 @@ class TablesReading:
         An id of another kind than the key's column holds is the id of no block.
         """
         if len(ids) == 1 and self.single is not None:
-            with self.database.asking(self.where) as raw:
+            with self.database.asking(self.where, snapshot=self.single.snapshot) as raw:
                 found = self._found_one(raw, ids[0])
-            return self._in_order(found, ids)
+            return self.in_order(found, ids)
         with self._reading(by_key=True) as connection:
             return self.read_on(connection, ids)
 
     def read_on(self, connection: Connection, ids: Sequence[Value]) -> list[Block | None]:
         """As ``read``, on a connection that is open already."""
-        return self._in_order(self._found(connection, ids), ids)
+        return self.in_order(self._found(connection, ids), ids)
 
-    def _in_order(self, found: Iterable[Found], ids: Sequence[Value]) -> list[Block | None]:
+    def in_order(self, found: Iterable[Found], ids: Sequence[Value]) -> list[Block | None]:
+        """The blocks of what was found; raises DamagedBlock."""
         blocks: dict[bytes, Block] = {}
         for one in found:
             if one.problem:

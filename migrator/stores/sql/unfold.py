@@ -43,10 +43,13 @@ class Written:
 
 @dataclass
 class Unfolded:
-    """The rows of some blocks by table, and which blocks must be read back to be sure."""
+    """The rows of some blocks by table, and which blocks must be read back to be sure: ``folding``
+    those whose keys others may equal, unless the root's row is held, ``doubtful`` whose order only
+    the server knows."""
 
     rows: dict[Node, list[Written]] = field(default_factory=dict)
     doubtful: dict[bytes, Block] = field(default_factory=dict)
+    folding: dict[bytes, Block] = field(default_factory=dict)
     bytes: int = 0
 
 
@@ -142,6 +145,7 @@ class _Unfolder:
             self.refuse(str(error), "")
 
     def run(self, blocks: Sequence[Block]) -> Unfolded:
+        folds = any(codec.column.folds for codec in self.root.codecs_of(self.root.key))
         for block in blocks:
             self.block = block
             if block.expires is not None:
@@ -154,8 +158,8 @@ class _Unfolder:
                     f"record, {show(key)}",
                     child_path("", self.root.key[0]),
                 )
-            if any(codec.column.folds for codec in self.root.codecs_of(self.root.key)):
-                self.out.doubtful[encode(block.id)] = block
+            if folds:
+                self.out.folding[encode(block.id)] = block
         self.out.bytes = sum(weight([row.raw for row in rows]) for rows in self.out.rows.values())
         return self.out
 

@@ -59,13 +59,16 @@ def upsert(
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """The parts of a table's statements. ``row`` takes one row, ``head`` what follows it."""
+    """The parts of a table's statements. ``row`` takes one row, ``head`` what follows it;
+    ``update`` is MySQL's, of the columns at ``updated``."""
 
     places: tuple[int, ...]
     row: str
     head: str
     arrays: str
     tail: str
+    update: str = ""
+    updated: tuple[int, ...] = ()
 
 
 _TEXTS: WeakKeyDictionary[Node, _Texts] = WeakKeyDictionary()
@@ -83,6 +86,8 @@ def _made(connection: Connection, dialect: Dialect, node: Node) -> _Texts:
     names = ", ".join(_quote(connection, codec.name) for codec in columns)
     table = _table(connection, node)
     places = node.places(tuple(codec.name for codec in columns))
+    if dialect == "mysql":
+        return _made_mysql(connection, node, columns, f"INSERT INTO {table} ({names})")
     tail = _on_conflict(connection, node, columns)
     if dialect == "sqlite":
         marks = ", ".join("?" for _ in columns)
@@ -134,28 +139,39 @@ def _on_conflict(connection: Connection, node: Node, columns: list[Codec]) -> st
     return f" ON CONFLICT ({key}) DO " + (f"UPDATE SET {sets}" if sets else "NOTHING")
 
 
-def insert(connection: Connection, node: Node, rows: list[Written]) -> None:
-    """Insert rows on MySQL; one that is there already is an error."""
-    if not rows:
-        return
-    columns = _written(node)
-    names = ", ".join(_quote(connection, codec.name) for codec in columns)
-    marks = ", ".join("%s" for _ in columns)
+def _made_mysql(connection: Connection, node: Node, columns: list[Codec], into: str) -> _Texts:
     places = node.places(tuple(codec.name for codec in columns))
-    statement = f"INSERT INTO {_table(connection, node)} ({names}) VALUES ({marks})"  # noqa: S608
-    connection.exec_driver_sql(statement, [tuple(row.raw[i] for i in places) for row in rows])
+    row = f"{into} VALUES ({', '.join('%s' for _ in columns)})"
+    changed = [codec.name for codec in columns if codec.name not in node.key]
+    sets = ", ".join(f"{_quote(connection, name)} = %s" for name in changed)
+    key = " AND ".join(f"{_quote(connection, name)} = %s" for name in node.key)
+    update = f"UPDATE {_table(connection, node)} SET {sets} WHERE {key}"  # noqa: S608
+    updated = node.places((*changed, *node.key))
+    return _Texts(places, row, "", "", "", update if changed and key else "", updated)
+
+
+def insert(connection: Connection, node: Node, rows: list[Written]) -> None:
+    """Insert rows on MySQL, by one statement; one that is there already is an error."""
+    if rows:
+        texts = _texts(connection, "mysql", node)
+        _run(connection, texts.row, texts.places, rows)
 
 
 def update(connection: Connection, node: Node, rows: list[Written]) -> None:
     """Change rows by their key on MySQL."""
-    columns = [codec for codec in _written(node) if codec.name not in node.key]
-    if not rows or not columns:
-        return
-    sets = ", ".join(f"{_quote(connection, codec.name)} = %s" for codec in columns)
-    key = " AND ".join(f"{_quote(connection, name)} = %s" for name in node.key)
-    places = node.places((*(codec.name for codec in columns), *node.key))
-    statement = f"UPDATE {_table(connection, node)} SET {sets} WHERE {key}"  # noqa: S608
-    connection.exec_driver_sql(statement, [tuple(row.raw[i] for i in places) for row in rows])
+    if rows and (texts := _texts(connection, "mysql", node)).update:
+        _run(connection, texts.update, texts.updated, rows)
+
+
+def _run(connection: Connection, text: str, places: tuple[int, ...], rows: list[Written]) -> None:
+    """By the driver itself, which puts the rows of an INSERT together."""
+    raw: Any = connection.connection.driver_connection
+    given = [tuple([row.raw[i] for i in places]) for row in rows]
+    with raw.cursor() as cursor:
+        if len(given) == 1:
+            cursor.execute(text, given[0])
+        else:
+            cursor.executemany(text, given)
 
 
 def _written(node: Node) -> list[Codec]:

@@ -3,8 +3,11 @@
 One transaction for a batch. Rows are upserted by their own key only, never replaced, so that a
 clash on another unique key is an error that names both rows (hard case C15). Deletions go
 children first, changes parents first. Where only the server can tell whether what was written
-reads back equal (lists ordered by text, keys whose collation folds), it is read back before
-the commit.
+reads back equal (lists ordered by text, keys of a batch whose collation folds), it is read back
+before the commit.
+
+One aggregate alone, as a gateway writes it, is read while the root's row is held, or its key is
+taken by nobody else: of two whole writes at the same moment one stays, and no mixture of both.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
 from migrator.errors import DoesNotFit, MigratorError, Terminal
@@ -27,7 +29,7 @@ from migrator.stores.sql.keys import among, bind
 from migrator.stores.sql.rows import Found
 from migrator.stores.sql.shape import Node, unique_keys
 from migrator.stores.sql.unfold import Form, Unfolded, Written, canonical, form, unfold
-from migrator.stores.sql.upsert import attempt, insert, update, upsert
+from migrator.stores.sql.upsert import insert, update, upsert
 
 if TYPE_CHECKING:
     from migrator.stores.sql.tables import TablesCollection
@@ -52,8 +54,11 @@ class Writer:
         """Put whole blocks in one transaction; the bytes sent. Raises DoesNotFit."""
         unfolded = unfold(self.root, blocks, self.where)
         try:
-            with self._transaction() as connection:
-                self._put(connection, unfolded, blocks)
+            if len(blocks) == 1:
+                self._put_alone(blocks[0].id, unfolded)
+            else:
+                with self._transaction() as connection:
+                    self._put(connection, unfolded, blocks)
         except DoesNotFit as error:
             raise self._blamed(error, blocks) from error
         return unfolded.bytes
@@ -63,6 +68,32 @@ class Writer:
 
     def _put(self, connection: Connection, unfolded: Unfolded, blocks: Sequence[Block]) -> None:
         held = self._held(connection, [block.id for block in blocks])
+        self._put_over(connection, unfolded, held)
+        self._read_back(connection, list((unfolded.folding | unfolded.doubtful).values()))
+
+    def _put_alone(self, id: Value, unfolded: Unfolded) -> None:
+        """Put one aggregate, begun anew where somebody else made it meanwhile."""
+        while True:
+            try:
+                with self._transaction() as connection:
+                    found, held = self._hold(connection, id)
+                    self._check_keys(found, [id])
+                    self._put_over(connection, unfolded, held, new=not found)
+                    self._read_back(connection, list(unfolded.doubtful.values()))
+                return
+            except _Taken as clash:
+                if not self._is_taken(clash):
+                    raise
+
+    def _put_over(
+        self,
+        connection: Connection,
+        unfolded: Unfolded,
+        held: dict[Node, list[Found]],
+        *,
+        new: bool = False,
+    ) -> None:
+        """Change what lies there; ``new``: raise _Taken where there is a root by now."""
         nodes = list(self.root.walk())
         changes: dict[Node, _Changes] = {}
         for node in nodes:
@@ -71,32 +102,64 @@ class Writer:
         for node in reversed(nodes):
             self._delete(connection, node, changes[node].gone)
         for node in nodes:
-            self._change(connection, node, changes[node])
-        self._read_back(connection, list(unfolded.doubtful.values()))
+            self._change(connection, node, changes[node], new=new and node.up is None)
+
+    def _hold(
+        self, connection: Connection, id: Value
+    ) -> tuple[list[Found], dict[Node, list[Found]]]:
+        """What lies under a key, and its rows by table; the root's row held, where there is one.
+
+        The first of its transaction.
+        """
+        seen: dict[Node, list[Found]] = {node: [] for node in self.root.walk()}
+        key = self.collection.encoded_key(id)
+        if key is None:
+            return [], seen
+        single = self.collection.single
+        if single is None:
+            self._lock(connection, key)
+            return self._under(connection, [key], seen), seen
+        raw: Any = connection.connection.driver_connection
+        found = single.hold(raw, key, seen)
+        if found is not None:
+            return found, seen
+        if self.dialect != "mysql":
+            return self._under(connection, [key], seen), seen
+        # What holds the place of a row that is not there keeps others from making theirs.
+        with raw.cursor() as cursor:
+            cursor.execute("ROLLBACK AND CHAIN")
+        return [], seen
+
+    def _under(
+        self, connection: Connection, keys: list[list[Any]], seen: dict[Node, list[Found]]
+    ) -> list[Found]:
+        """The aggregates of some keys, as their columns encode them."""
+        if len(keys) == 1 and (single := self.collection.single):
+            return single.read(connection.connection.driver_connection, keys[0], seen)
+        codecs = self.root.codecs_of(self.root.key)
+        columns = [self.root.table.c[name] for name in self.root.key]
+        condition = among(codecs, columns, keys, self.dialect)
+        return self.collection.reader.read(connection, [condition], None, seen)[0]
 
     def _held(self, connection: Connection, ids: Sequence[Any]) -> dict[Node, list[Found]]:
         """The rows that lie there now for these blocks, by table."""
         seen: dict[Node, list[Found]] = {node: [] for node in self.root.walk()}
         keys = list(filter(None, map(self.collection.encoded_key, ids)))
-        codecs = self.root.codecs_of(self.root.key)
-        columns = [self.root.table.c[name] for name in self.root.key]
-        wanted = {encode(id) for id in ids}
         for start in range(0, len(keys), _CHUNK):
-            chunk = keys[start : start + _CHUNK]
-            if len(chunk) == 1 and (single := self.collection.single):
-                found = single.read(connection.connection.driver_connection, chunk[0], seen)
-            else:
-                condition = among(codecs, columns, chunk, self.dialect)
-                found, _ = self.collection.reader.read(connection, [condition], None, seen)
-            for one in found:
-                if encode(self.collection.id_of(one)) not in wanted:
-                    raise DoesNotFit(
-                        "its key differs from another block's only as this collation does not",
-                        key=self.collection.id_of(one),
-                        where=self.where,
-                        hint="give the key columns a binary collation",
-                    )
+            self._check_keys(self._under(connection, keys[start : start + _CHUNK], seen), ids)
         return seen
+
+    def _check_keys(self, found: list[Found], ids: Sequence[Value]) -> None:
+        """Raise DoesNotFit for an aggregate of another key than these."""
+        wanted = {encode(id) for id in ids}
+        for one in found:
+            if encode(self.collection.id_of(one)) not in wanted:
+                raise DoesNotFit(
+                    "its key differs from another block's only as this collation does not",
+                    key=self.collection.id_of(one),
+                    where=self.where,
+                    hint="give the key columns a binary collation",
+                )
 
     def _adopt(
         self, connection: Connection, node: Node, rows: list[Written], held: dict[Node, list[Found]]
@@ -115,24 +178,29 @@ class Writer:
             condition = among(codecs, columns, keys, self.dialect)
             self.collection.reader.read_at(connection, node, [condition], None, held)
 
-    def _change(self, connection: Connection, node: Node, changes: _Changes) -> None:
+    def _change(
+        self, connection: Connection, node: Node, changes: _Changes, *, new: bool = False
+    ) -> None:
         rows = _parents_first(node, changes.fresh)
         try:
             if self.dialect != "mysql":
-                upsert(connection, self.dialect, node, rows + changes.changed)
+                upsert(connection, self.dialect, node, rows + changes.changed, new=new)
                 return
             # ON DUPLICATE KEY would take a clash on any unique key for the row itself.
             update(connection, node, changes.changed)
-            self._insert_or_move(connection, node, rows)
+            if new:
+                insert(connection, node, rows)
+            else:
+                self._insert_or_move(connection, node, rows)
         except Exception as error:
             if is_unique(error):
-                raise _Clash(node, rows + changes.changed) from error
+                raise (_Taken if new else _Clash)(node, rows + changes.changed) from error
             raise
 
     def _insert_or_move(self, connection: Connection, node: Node, rows: list[Written]) -> None:
         try:
             insert(connection, node, rows)
-        except exc.IntegrityError as error:
+        except Exception as error:
             # Some rows may lie there already, below another parent: these are moved.
             if not is_unique(error) or not node.key:
                 raise
@@ -188,11 +256,16 @@ class Writer:
 
     def delete(self, addresses: Sequence[Address]) -> None:
         """Remove whole aggregates; those that are not there are no error."""
+        ids = [address.id for address in addresses]
         with self._transaction() as connection:
-            self._remove(connection, [address.id for address in addresses])
+            if len(ids) > 1:
+                self._remove(connection, self._held(connection, ids))
+                return
+            found, held = self._hold(connection, ids[0])
+            self._check_keys(found, ids)
+            self._remove(connection, held)
 
-    def _remove(self, connection: Connection, ids: Sequence[Value]) -> None:
-        held = self._held(connection, ids)
+    def _remove(self, connection: Connection, held: dict[Node, list[Found]]) -> None:
         for node in reversed(list(self.root.walk())):
             self._delete(connection, node, [found.values for found in held[node]])
 
@@ -200,55 +273,48 @@ class Writer:
         """Set and remove entries, each patch in a transaction that holds the root's row."""
         for patch in patches:
             with self._transaction() as connection:
-                self._lock(connection, patch.id)
-                (block,) = self.collection.read_on(connection, [patch.id])
+                found, held = self._hold(connection, patch.id)
+                (block,) = self.collection.in_order(found, [patch.id])
                 if block is None:
                     raise Terminal(f"there is no block {show(patch.id)} to patch", where=self.where)
                 entries = {p: x for p, x in block.entries.items() if p not in patch.unset}
                 changed = Block(patch.id, {**entries, **patch.set})
-                self._put(connection, unfold(self.root, [changed], self.where), [changed])
+                unfolded = unfold(self.root, [changed], self.where)
+                self._put_over(connection, unfolded, held)
+                self._read_back(connection, list(unfolded.doubtful.values()))
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         """Change an aggregate that is still as it was read, in one transaction."""
         blocks: list[Block] = []
         try:
             with self._transaction() as connection:
-                self._lock(connection, id)
-                (found,) = self.collection.read_on(connection, [id])
-                if not is_still(found, held):
+                found, rows = self._hold(connection, id)
+                (there,) = self.collection.in_order(found, [id])
+                if not is_still(there, held):
                     return False
                 if change is None:
-                    self._remove(connection, [id])
+                    self._remove(connection, rows if there else {node: [] for node in rows})
                     return True
-                blocks = [made_of(found or Block(id, {}), change)]
+                blocks = [made_of(there or Block(id, {}), change)]
                 unfolded = unfold(self.root, blocks, self.where)
-                if found is None and not self._is_first(connection, unfolded):
-                    return False
-                self._put(connection, unfolded, blocks)
+                self._check_keys(found, [id])
+                self._put_over(connection, unfolded, rows, new=there is None)
+                self._read_back(connection, list(unfolded.doubtful.values()))
+        except _Taken as clash:
+            if self._is_taken(clash):
+                return False
+            raise self._both_keys(clash) from clash
         except DoesNotFit as error:
             raise self._blamed(error, blocks) from error
         return True
 
-    def _is_first(self, connection: Connection, unfolded: Unfolded) -> bool:
-        """Take a key that nobody has; False where somebody was faster."""
-        rows = unfolded.rows[self.root]
-        try:
-            with attempt(connection):
-                if self.dialect == "mysql":
-                    insert(connection, self.root, rows)
-                else:
-                    upsert(connection, self.dialect, self.root, rows, new=True)
-        except Exception as error:
-            if not is_unique(error):
-                raise
-            if self._there(connection, self.root, rows):
-                return False
-            raise _Clash(self.root, rows) from error
-        return True
+    def _is_taken(self, clash: _Taken) -> bool:
+        """Whether somebody else has made the root: what clashed was its key, and no other."""
+        with self.collection.database.reading(self.where) as connection:
+            return bool(self._there(connection, clash.node, clash.rows))
 
-    def _lock(self, connection: Connection, id: Value) -> None:
-        key = self.collection.encoded_key(id)
-        if key is None or self.dialect == "sqlite":  # its transaction holds the whole file
+    def _lock(self, connection: Connection, key: list[Any]) -> None:
+        if self.dialect == "sqlite":  # its transaction holds the whole file
             return
         codecs = self.root.codecs_of(self.root.key)
         columns = [self.root.table.c[name] for name in self.root.key]
@@ -334,6 +400,10 @@ class _Clash(DoesNotFit):
         super().__init__(f"a unique key of {node.info.name} is taken")
         self.node = node
         self.rows = rows
+
+
+class _Taken(_Clash):
+    """A unique key of a new root was taken: its own by somebody who was faster, or another."""
 
 
 class _Changes:

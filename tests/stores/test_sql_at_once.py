@@ -1,0 +1,102 @@
+"""Two writes of one aggregate at the same moment, on PostgreSQL and MariaDB."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator import At, tables
+from migrator.model.block import Address, Block
+from tests.stores.sql_servers import Base
+
+SCHEMA = """
+CREATE TABLE game (id varchar(20) NOT NULL PRIMARY KEY, n integer NOT NULL);
+CREATE TABLE round (game varchar(20) NOT NULL, pos integer NOT NULL, spell varchar(20),
+  PRIMARY KEY (game, pos), FOREIGN KEY (game) REFERENCES game (id));
+"""
+GAME = tables("game", rounds=tables("round", order_by="pos"))
+WAITING = {
+    "postgresql": "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
+    "AND wait_event_type = 'Lock'",
+    "mysql": "SELECT 1 FROM information_schema.innodb_trx t JOIN information_schema.processlist p "
+    "ON p.id = t.trx_mysql_thread_id WHERE t.trx_state = 'LOCK WAIT' AND p.db = database()",
+}
+
+
+def game(number: int, *spells: str) -> Block:
+    rounds = [{"pos": place, "spell": spell} for place, spell in enumerate(spells)]
+    return Block("g", {"": {"id": "g", "n": number, "rounds": rounds}})
+
+
+@pytest.fixture(params=["postgresql", "mysql"])
+def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Base]:
+    made = Base(request.param, tmp_path)
+    made.run(SCHEMA)
+    yield made
+    made.drop()
+
+
+def between(base: Base, monkeypatch: Any, first: Callable[[Any], object],
+            second: Callable[[Any], object]) -> Any:  # fmt: skip
+    """A write that begins once another has read what lies there; it ends, or waits for that."""
+    one = base.store().collection("Game", At("shop", GAME))
+    other = base.store().collection("Game", At("shop", GAME))
+    hold = one.writer._hold
+    thread = threading.Thread(target=second, args=(other,))
+
+    def late(*args: Any) -> Any:
+        found = hold(*args)
+        if thread.ident is None:
+            thread.start()
+            until = time.monotonic() + 30
+            while thread.is_alive() and not base.rows(WAITING[base.dialect]):
+                assert time.monotonic() < until
+                thread.join(0.01)
+        return found
+
+    monkeypatch.setattr(one.writer, "_hold", late)
+    first(one)
+    thread.join()
+    (found,) = one.read(["g"])
+    return found
+
+
+def test_of_two_whole_writes_one_stays(base: Base, monkeypatch: Any) -> None:
+    base.store().collection("Game", At("shop", GAME)).write([game(0, "a", "b")])
+    first, second = game(1, "a", "b"), game(2, "x", "y", "z")
+    found = between(base, monkeypatch, lambda c: c.write([first]), lambda c: c.write([second]))
+    assert found == second
+
+
+def test_of_two_that_make_it_one_stays(base: Base, monkeypatch: Any) -> None:
+    first, second = game(1, "a"), game(2, "x", "y", "z")
+    found = between(base, monkeypatch, lambda c: c.write([first]), lambda c: c.write([second]))
+    assert found in (first, second)
+
+
+def test_one_that_is_removed_and_written_is_there_whole_or_not(
+    base: Base, monkeypatch: Any
+) -> None:
+    base.store().collection("Game", At("shop", GAME)).write([game(0, "a", "b")])
+    second = game(2, "a", "b", "c")
+    found = between(
+        base, monkeypatch, lambda c: c.delete([Address("g")]), lambda c: c.write([second])
+    )
+    assert found == second
+
+
+def test_of_two_that_exchange_nothing_for_it_one_is_refused(base: Base, monkeypatch: Any) -> None:
+    first, second, done = game(1, "a"), game(2, "x", "y"), []
+    found = between(
+        base,
+        monkeypatch,
+        lambda c: done.append(c.exchange("g", None, first)),
+        lambda c: done.append(c.exchange("g", None, second)),
+    )
+    assert sorted(done) == [False, True]
+    assert found in (first, second)
