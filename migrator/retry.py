@@ -54,7 +54,7 @@ class Retry:
     ) -> None:
         self.repeated = 0
         self._seconds = GIVE_UP_SECONDS if seconds is None else seconds
-        self._stop = stop or threading.Event()
+        self._stop = stop
         self._lock = threading.Lock()
         self.check = check
 
@@ -80,11 +80,12 @@ class Retry:
             _under_way.reset(token)
 
     def _again(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        stop = self._stop or threading.Event()  # made for none of the many that are sent once
         retrying = Retrying(
             retry=retry_if_exception(_repeatable),
             wait=wait_random_exponential(multiplier=0.1, max=LONGEST_WAIT_SECONDS),
-            stop=stop_after_delay(self._seconds) | stop_when_event_set(self._stop),
-            sleep=sleep_using_event(self._stop),
+            stop=stop_after_delay(self._seconds) | stop_when_event_set(stop),
+            sleep=sleep_using_event(stop),
             before_sleep=self._waits,
             reraise=True,
         )
@@ -92,7 +93,7 @@ class Retry:
             answer: T = retrying(self._send, call, *args, **kwargs)
             return answer
         except Transient as error:
-            if self._stop.is_set():
+            if stop.is_set():
                 raise Interrupted("stopped, nothing lost", where=error.where) from error
             error.given_up = _repeatable(error)
             raise
