@@ -32,8 +32,10 @@ from migrator.model.block import Aggregate, cut, join
 from migrator.model.phase import Phase
 from migrator.model.value import Record
 from tests.benchmarks import clients, machine
+from tests.benchmarks.hands import SPELLS, TABLE, Hand, of_dynamodb, of_sqlite
 from tests.benchmarks.pairs import databases
 from tests.benchmarks.sides import Side
+from tests.contract import servers as contract
 from tests.contract.own_redis import Own
 from tests.system import servers
 from tests.system.application import Documents, Tables, mirroring
@@ -42,21 +44,10 @@ from tests.system.servers import connect_postgresql
 from tests.system.test_live_feeds import on_mariadb
 from tests.system.test_live_redis import Keys, keys_at
 
-TABLE = "game"
-SPELLS = ["spell"] * 6
-
 
 def game(key: str, number: int) -> Record:
     rounds = [{"pos": place, "spell": spell} for place, spell in enumerate(SPELLS)]
     return {"id": key, "n": number, "rounds": rounds}
-
-
-@dataclass
-class Hand:
-    """What an application has without a gateway."""
-
-    get: Callable[[str], object]
-    put: Callable[[str, int], object]
 
 
 @dataclass
@@ -380,10 +371,33 @@ def from_cassandra(root: Path, calls: int, games: int) -> None:
         measure("Cassandra (row, brackets) to embedded", shop, hand, calls, games)
 
 
+def from_sqlite(root: Path, calls: int, games: int) -> None:
+    with of_sqlite(root / "sql.db", games) as hand:
+        shop = Shop(root, {"sql": "sqlite:///sql.db", "file": "embedded:///new.db"})
+        shop.script(
+            f"move = Move('Game', target=At('file', 'games'), source=At('sql', tables('{TABLE}', "
+            f"rounds=tables('{TABLE}_round', order_by='pos'))))"
+        )
+        measure("SQLite (tables, outbox) to embedded", shop, hand, calls, games)
+
+
+def from_dynamodb(root: Path, calls: int, games: int) -> None:
+    name = contract.namespace() + TABLE
+    with of_dynamodb(name, games) as hand:
+        shop = Shop(root, {"items": contract.dynamodb(), "file": "embedded:///new.db"})
+        shop.script(
+            "move = Move('Game', target=At('file', 'games'), "
+            f"source=At('items', '{name}', ['/Game/*/*'], item('id')))"
+        )
+        measure("DynamoDB (item, moto) to embedded", shop, hand, calls, games)
+
+
 PAIRS = {
     "postgresql": from_postgresql,
     "mariadb": from_mariadb,
+    "sqlite": from_sqlite,
     "mongodb": from_mongodb,
+    "dynamodb": from_dynamodb,
     "redis": from_redis,
     "cassandra": from_cassandra,
 }
