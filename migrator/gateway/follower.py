@@ -79,6 +79,11 @@ class Follower:
         self._lapses = 0
         self._flying = 0
         self._unknown_until = 0.0
+        # Writes under way that began when none was followed, and so leave no touch; until when one
+        # of those may live on; and what was said last of what was seen.
+        self._bare = 0
+        self._bare_until = 0.0
+        self._said: Standing | None = None
         self._acknowledged: tuple[str, int] | None = None
         self._why = "it has not been granted yet"
         self._hint = _REACH
@@ -126,13 +131,16 @@ class Follower:
                 if left <= 0 or self._closed:
                     raise self._stopped()
                 self._changed.wait(left)
-            self._flying += 1
             standing = self.standing
+            bare = not _followed(standing)
+            self._flying += 1
+            self._bare += bare
         try:
             yield standing
         finally:
             with self._changed:
                 self._flying -= 1
+                self._bare -= bare
                 if self.standing.stopped or self._closed:
                     self._changed.notify_all()
 
@@ -140,6 +148,8 @@ class Follower:
         """A request's outcome is unknown: it may live on, also behind its repetition (R6)."""
         with self._changed:
             self._unknown_until = self._clock() + self.terms.request_life
+            if self._bare:
+                self._bare_until = self._unknown_until
 
     def look(self, standing: Standing) -> bool:
         """Look at the run now; whether it is no longer as a write was begun under."""
@@ -223,10 +233,10 @@ class Follower:
         """A lease of a new name; what came of the old one is the owner's to judge."""
         instance, asked = uuid.uuid4().hex, self._clock()
         self._gateways.enter(instance, self._cls, self.terms.lease, follows=self._follows)
-        self._instance, self._acknowledged = instance, None
+        self._instance, self._acknowledged, self._said = instance, None, None
         self._look()
         self._agree()
-        self._gateways.saw(instance, self.standing)
+        self._say()
         self._grant(asked, self._seconds())
 
     def _grant(self, asked: float, seconds: float) -> None:
@@ -248,6 +258,7 @@ class Follower:
                     self._renewed(self.standing)
                 else:
                     self._look()
+                self._say()
                 self._acknowledge()
             except MigratorError as error:
                 self._why = f"it could not be renewed ({error.what})"
@@ -263,7 +274,7 @@ class Follower:
         with self._changed:
             if self._closed:
                 return
-            if self.standing.fence:
+            if self.standing.fence or self._said != self.standing:
                 seconds = self.terms.look
             else:
                 seconds = renewed + self._granted / 5 - self._clock()
@@ -334,7 +345,23 @@ class Follower:
                 self._grant(asked, SHORT)
             # So that the first write to the other side need not open it while others wait.
             threading.Thread(target=self._warm, args=(found,), daemon=True).start()
-        self._gateways.saw(self._instance, found)
+        self._say()
+
+    def _say(self) -> None:
+        """Note what this gateway acts by, once nothing acts otherwise any more.
+
+        Whoever reads that writes are known to be followed begins to copy (R9): a write that began
+        before, and leaves no touch, would come after its page was read.
+        """
+        with self._looking:
+            found = self.standing
+            if found == self._said:
+                return
+            with self._changed:
+                if _followed(found) and (self._bare or self._clock() < self._bare_until):
+                    return
+            self._gateways.saw(self._instance, found)
+            self._said = found
 
     def _acknowledge(self) -> None:
         found = self.standing
@@ -346,6 +373,12 @@ class Follower:
         # No permit is given while the standing says that writes are stopped.
         if self._gateways.acknowledge(self._instance, found):
             self._acknowledged = found.run, found.attempt
+
+
+def _followed(found: Standing) -> bool:
+    """Whether writes are carried over to a mirror."""
+    begun = bool(found.run) and found.live and not found.phase.ended
+    return begun and found.phase.rank >= Phase.DUAL_WRITE.rank
 
 
 def _at_rest(found: Standing) -> bool:

@@ -7,6 +7,7 @@ import os
 import signal
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +22,9 @@ from migrator.model.phase import Phase
 from migrator.state import gateways
 from migrator.state import tables as t
 from migrator.state.gateways import GatewayLease, Watch
+from migrator.state.lease import boot_clock
 from tests.engine.games import contents, fill, source, target
-from tests.gateway.kit import HASTY, Owner, make_project, opened, until
+from tests.gateway.kit import HASTY, QUICK, Owner, make_project, opened, until
 from tests.gateway.writers import Writer, is_free
 
 
@@ -346,3 +348,39 @@ def test_a_control_database_of_the_past_stops_writes(config: Path, owner: Owner)
         with pytest.raises(Stopped, match="epoch 1, and this gateway has seen 2"):
             games.put("1", {"lost": True})
     assert side(config, "source") == side(config, "target") == {}
+
+
+def test_a_gateway_knows_of_a_move_once_nothing_that_it_sent_before_is_alive(
+    config: Path,
+) -> None:
+    """A write that began when none was followed leaves no touch: the copy waits for it (R9)."""
+    jump = 0.0
+    terms = replace(QUICK, request_life=3_600.0)
+    with commands.Project(config, "test") as project:
+        owner = Owner(project, Phase.PREPARED)
+        follows = follower.Follower(
+            owner.gateways, "Game", terms, clock=lambda: boot_clock() + jump
+        )  # fmt: skip
+
+        def lease() -> GatewayLease:
+            (row,) = owner.gateways.leases(["Game"])
+            return row
+
+        def renewed() -> GatewayLease:
+            """As the row is once the gateway has looked twice more."""
+            before = lease().counter
+            until(lambda: lease().counter >= before + 2)
+            return lease()
+
+        try:
+            with follows.writing(time.monotonic() + 60):
+                owner.run = owner.control.advance(owner.run, Phase.DUAL_WRITE)
+                until(lambda: follows.standing.phase is Phase.DUAL_WRITE)
+                assert not gateways.knows(owner.run)(renewed())
+                follows.doubt()  # and what became of it is not known
+            with follows.writing(time.monotonic() + 60):  # one that is followed
+                assert not gateways.knows(owner.run)(renewed())
+                jump = 3_600.0
+                until(lambda: gateways.knows(owner.run)(lease()))
+        finally:
+            follows.close()
