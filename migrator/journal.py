@@ -28,10 +28,15 @@ def journal_name(run: str, move: int, side: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """A key that was written; ``deleted`` where a delete was among the writes."""
+    """A key that was written; ``deleted`` where a delete was among the writes.
+
+    ``writes``: of how many changes it is, 0 where the feed does not count them. A feed counts only
+    where whatever changes a block, by a request that writes it whole or removes it, is one change.
+    """
 
     key: Value
     deleted: bool = False
+    writes: int = 0
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """A lane: one move of a live run, with the feeds of both its sides.
 
 The primary's touches are acted on; those of the mirror are writes of our own, and are thrown
-away. A feed that broke is opened again where it was; one that was lost is prepared anew and
-followed by a re-scan over the keys of both sides (R5).
+away, or somebody else's, and told. A feed that broke is opened again where it was; one that was
+lost is prepared anew and followed by a re-scan over the keys of both sides (R5).
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ _PAUSE = 0.01
 _REMEMBERED = 100
 # Seconds between two looks into the mirror's feed.
 _OVERHEAR = 0.25
+# How often what somebody else wrote is undone at once, where it comes again just then.
+_ROUNDS = 3
 # Seconds between two tries of what was refused.
 _AGAIN = 5.0
 
@@ -125,6 +127,7 @@ class Lane:
 
     def reopen(self, side: str) -> None:
         """Read a side's feed on from where it was, by what its catalogue says now."""
+        self.reconciler.written[side].forget()  # what was written is read otherwise now
         reading = self._readings.get(side)
         if reading is None:
             return
@@ -191,7 +194,8 @@ class Lane:
         )
         self.scan(tells=self.scene.run.fence == "flipped" or None)
         self._suspects.clear()
-        self.reconciler.forget()  # no touch of ours comes any more: it would be somebody else's
+        for written in self.reconciler.written.values():
+            written.forget_touches()  # one that comes would be somebody else's
         reading = self._readings[side]
         self.scene.retry(reading.journal.drop)
         start = self.scene.retry(reading.journal.prepare)
@@ -207,6 +211,7 @@ class Lane:
 
         ``hurry``: at once, and not on what comes meanwhile.
         """
+        self.reconciler.written[primary].forget()
         given = self._gather(primary, seconds, hurry=hurry)
         self._overhear(primary)
         if given is not None:
@@ -304,36 +309,40 @@ class Lane:
         side = OTHER[primary]
         if side not in self._readings or time.monotonic() < self._overheard_at + _OVERHEAR:
             return
+        written = self.reconciler.written[side]
         while len(self._strange) < _MOST and (given := self._poll(side, 0.0)) is not None:
             self._readings[side].marks.extend(given.marks)
             self._overheard = given.position or self._overheard
             if given.whole:
                 self.scan()
             for touch in given.touches:
-                if not self.reconciler.wrote(touch.key):
+                if not written.expects(touch):
                     self._strange[encode(touch.key)] = touch
         self._overheard_at = time.monotonic()
         if self._suspects:
             return  # those first: with ever new ones no marker would be the last
-        if (found := self._look(primary)) and self._is_blind:
+        found = self._look(primary)
+        self._tell(primary, [each for each in found if each.sure])
+        found = [each for each in found if not each.sure]
+        if found and self._is_blind:
             self._undo(primary, found)  # what a lost feed did not show explains it as well
         elif found:
             self._suspect(primary, found)
+        self._strange.clear()
         self._acknowledge_overheard(side)
 
     def _look(self, primary: str) -> list[Foreign]:
         """What differs of all that may have been written to the mirror by somebody else."""
-        strange = list(self._strange.values())
-        found = self.reconciler.look(primary, strange, OTHER[primary]) if strange else []
-        self._strange.clear()
-        return found
+        side = OTHER[primary]
+        strange = self.reconciler.unlike(side, list(self._strange.values()))
+        return self.reconciler.look(primary, strange, side) if strange else []
 
     def _suspect(self, primary: str, found: list[Foreign]) -> None:
         """What differs may still be a write to the primary that was not acted on: its touch then
         comes before a marker that is written now."""
-        self._suspects = {encode(each.key): each for each in found}
         self._suspected = f"foreign {secrets.token_hex(8)}"
         self.journal(primary).mark(self._suspected)
+        self._suspects = {encode(each.key): each for each in found}
 
     def _acknowledge_overheard(self, side: str) -> None:
         if self._overheard is not None and not self._suspects:
@@ -352,12 +361,23 @@ class Lane:
 
     def _tell(self, primary: str, found: list[Foreign]) -> None:
         """Tell what somebody else wrote, and only then undo it: after a crash in between it is
-        told twice, and never not at all."""
-        for each in found:
-            self.reconciler.tell(each)
-        if found:
+        told twice, and never not at all.
+
+        What comes again as often as it is undone is left, as found: a trigger may write there.
+        """
+        side = OTHER[primary]
+        for _ in range(_ROUNDS):
+            if not found:
+                return
+            for each in found:
+                self.reconciler.tell(each)
             reached("foreign.told")
             self._undo(primary, found)
+            again = self.reconciler.unlike(side, [Touch(e.key) for e in found], surely=True)
+            found = self.reconciler.look(primary, again, side) if again else []
+        for each in found:
+            self.reconciler.tell(each)
+            self.reconciler.leave(each)
 
     def _undo(self, primary: str, found: list[Foreign]) -> None:
         self.reconciler.untouched(primary, [each.key for each in found], OTHER[primary])
@@ -370,12 +390,10 @@ class Lane:
         check()
         self._tell(primary, list(self._suspects.values()))
         self._suspects.clear()
-        strange = dict(self._strange)
         found = self._look(primary)
-        self._strange.update(strange)  # where the next line raises they are looked at again
         check()
-        self._strange.clear()
         self._tell(primary, found)
+        self._strange.clear()
         self._acknowledge_overheard(OTHER[primary])
 
     def pass_over(self, side: str, seconds: float) -> None:
@@ -386,8 +404,9 @@ class Lane:
             return
         if given.whole:
             self.scan(tells=True)
-        strange = [touch for touch in given.touches if not self.reconciler.wrote(touch.key)]
-        self.reconciler.foreign(side, strange, side, tell=True)
+        written = self.reconciler.written[side]
+        strange = [touch for touch in given.touches if not written.expects(touch)]
+        self.reconciler.foreign(side, self.reconciler.unlike(side, strange), side, tell=True)
         self._acknowledge(side, given)
         self._readings[side].marks.extend(given.marks)
 

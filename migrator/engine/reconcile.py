@@ -16,6 +16,7 @@ import structlog
 from migrator.engine.backfill import quarantined
 from migrator.engine.points import reached
 from migrator.engine.work import Scene, keys_aside
+from migrator.engine.written import Written
 from migrator.errors import DoesNotFit, Interrupted, Refused, Terminal, Transient
 from migrator.journal import Touch
 from migrator.model.block import Address, Block, join
@@ -28,11 +29,10 @@ from migrator.route import NOT_MADE, Route, Unread, read_each
 from migrator.state import LiveState, quarantine_key
 
 LONGEST_WAIT = 10.0
-_REMEMBERED = 50_000
 _REFUSED = 1_000
 _TOLD = 20
-# Seconds within which the mirror's feed shows a write of our own.
-_OURS = 60.0
+# Keys of the mirror that are read in one request to see whose they are.
+_AT_ONCE = 500
 
 log = structlog.get_logger("migrator.mirror")
 
@@ -55,11 +55,14 @@ class Done:
 @dataclass(frozen=True)
 class Foreign:
     """A key of the mirror, and where it held something else than it must; ``sources`` are the keys
-    of the primary whose writes may be why."""
+    of the primary whose writes may be why. ``sure``: the owner had left something else there."""
 
     key: Value
     paths: list[str]
     sources: Sequence[Value]
+    side: str
+    held: Block | None
+    sure: bool
 
 
 @dataclass
@@ -77,10 +80,13 @@ class Reconciler:
     waits: str = ""  # for which store, and why
     # Those of other moves that make blocks of the same source out of several of their targets.
     beside: Sequence[Reconciler] = ()
-    _wrote: dict[bytes, tuple[int, float]] = field(default_factory=dict)
+    written: dict[str, Written] = field(
+        default_factory=lambda: {"source": Written(), "target": Written()}
+    )
     _found: list[Foreign] | None = None
     _at_once: bool = False
     _looks: bool = False  # writes nothing
+    _scans: bool = False
     _ledger: set[str] | None = None
     _aside: set[str] | None = None
     # Of those, what a listing of the source has not met.
@@ -89,20 +95,36 @@ class Reconciler:
     _unrefused: set[str] | None = None
     _refused: dict[str, dict[bytes, Value]] = field(default_factory=lambda: defaultdict(dict))
 
-    def wrote(self, key: Value) -> bool:
-        """Whether a touch of this key of the mirror is by a write of our own; asked once for each.
+    def __post_init__(self) -> None:
+        for written in self.written.values():
+            written.forgets = bool(self.route.ending)  # fields go when their deadlines are reached
 
-        Where it is not, it may be all the same: what lies there tells.
-        """
-        form = encode(key)
-        times, at = self._wrote.pop(form, (0, 0.0))
-        if times > 1:
-            self._wrote[form] = (times - 1, at)
-        return times > 0 and time.monotonic() < at + _OURS
+    def unlike(self, side: str, touches: Sequence[Touch], *, surely: bool = False) -> list[Touch]:
+        """Those touches of a mirror's feed that are not of our own writes alone, by what lies there
+        now; without ``surely`` also those of keys of which nobody knows."""
+        written, there = self.written[side], self._side(side)
+        known = [touch for touch in touches if written.knows(touch.key)]
+        ours: list[bool | None] = []
 
-    def forget(self) -> None:
-        """Take no touch for one by a write of our own that was sent before."""
-        self._wrote.clear()
+        def do() -> Done:
+            some = known[len(ours) : len(ours) + _AT_ONCE]
+            held = self._read(there, [touch.key for touch in some])
+            ours.extend(written.holds(t.key, block) for t, block in zip(some, held, strict=True))
+            return Done()
+
+        while len(ours) < len(known):
+            self._settled(do)
+        found = list(zip(known, ours, strict=True))
+        if surely:
+            return [touch for touch, mine in found if mine is False]
+        unknown = [touch for touch in touches if not written.knows(touch.key)]
+        return [touch for touch, mine in found if not mine] + unknown
+
+    def _side(self, side: str) -> Collection:
+        return self.route.source if side == "source" else self.route.target
+
+    def _written_to(self, side: Collection) -> Written:
+        return self.written["source" if side is self.route.source else "target"]
 
     def foreign(
         self, primary: str, touches: Sequence[Touch], side: str, *, tell: bool = False
@@ -130,9 +152,16 @@ class Reconciler:
 
     def tell(self, found: Foreign) -> None:
         """Keep in the run's record what somebody else wrote to the mirror."""
+        self.written[found.side].told(found.key, found.held)
         name, paths = self.route.name(found.key), found.paths
         self.scene.control.record(self.scene.run.id, "foreign write", key=name, paths=paths)
         log.warning("foreign write", key=name, paths=paths)
+
+    def leave(self, found: Foreign) -> None:
+        """Take what somebody else wrote for what must lie there, until the next write."""
+        self.written[found.side].found(found.key, found.held)
+        name = self.route.name(found.key)
+        log.warning("foreign write", key=name, left="it comes again whenever it is undone")
 
     def touched(self, primary: str, touches: Sequence[Touch]) -> Done:
         """Reconcile the keys of some touches."""
@@ -195,7 +224,11 @@ class Reconciler:
         """Reconcile keys of a re-scan that listed them on a side."""
         if listed == "source" and self._unmet is not None:
             self._unmet.difference_update(map(quarantine_key, keys))
-        return self.untouched(primary, keys, listed)
+        self._scans = True
+        try:
+            return self.untouched(primary, keys, listed)
+        finally:
+            self._scans = False
 
     def untouched(self, primary: str, keys: Sequence[Value], side: str) -> Done:
         """Reconcile keys of a side that nobody touched on the primary."""
@@ -249,8 +282,6 @@ class Reconciler:
             try:
                 done = do()
             except Transient as error:
-                # What was to go out perhaps did not: a touch of it may be somebody else's.
-                self._wrote.clear()
                 # Whoever follows this process meanwhile has to outwait the request, too.
                 lease.doubtful = before or error.unknown
                 pause = self.request_life if error.unknown else wait
@@ -315,16 +346,17 @@ class Reconciler:
         for new, old in zip(want, held, strict=False):
             if old is not None and same_block(new, old):
                 done.leave += 1
+                self._same(route.target, old)
                 continue
             writes.append(new)
             done.change += old is not None
             done.create += old is None
-            self._differs(new, old)
-        for old in held[len(want) :]:
-            self._differs(None, old)
+            self._differs(route.target, new.id, new, old)
+        for key, old in zip(gone, held[len(want) :], strict=True):
+            self._differs(route.target, key, None, old)
         if self._found is not None and kept:
-            for old in self._read(route.target, kept):
-                self._differs(None, old)
+            for key, old in zip(kept, self._read(route.target, kept), strict=True):
+                self._differs(route.target, key, None, old)
         if self._looks:
             return Done()
         # Deletes first: they make way for unique values.
@@ -346,7 +378,7 @@ class Reconciler:
         forms = [(encode(block.id), block) for block, _ in refused]
         old = [Address(block.id) for form, block in forms if form in there and _joins(block)]
         if old:
-            self.route.target.delete(old)
+            self._remove(self.route.target, old)
         return {encode(block.id) for block, _ in refused}
 
     def _write_all(self, side: Collection, writes: list[Block]) -> list[tuple[Block, Terminal]]:
@@ -354,13 +386,15 @@ class Reconciler:
         refused, each alone. Those that are refused for good are returned, each with why."""
         if not writes:
             return []
-        self._note([block.id for block in writes])
+        written = self._written_to(side)
+        forms = written.sends(writes)
         try:
             side.write(writes)
         except Terminal:
             if not self.scene.retry(side.exists):
                 raise
         else:
+            written.answered(forms)
             reached("mirror.written")
             return []
         refused = self._one_by_one(side, writes)
@@ -368,12 +402,14 @@ class Reconciler:
             # Perhaps each holds what another is to have: a unique value that was swapped.
             held = self._read(side, [block.id for block, _ in refused])
             self._delete(side, held, Done())
+            written.sends(block for block, _ in refused)
             refused = self._one_by_one(side, [block for block, _ in refused])
         reached("mirror.written")
         return refused
 
     def _one_by_one(self, side: Collection, blocks: list[Block]) -> list[tuple[Block, Terminal]]:
         """Write each alone, as long as one that is written makes way for another."""
+        written = self._written_to(side)
         left: list[tuple[Block, Terminal]] = []
         while True:
             before, left = len(left), []
@@ -382,17 +418,25 @@ class Reconciler:
                     side.write([block])
                 except Terminal as error:
                     left.append((block, error))
+                else:
+                    written.answered([encode(block.id)])
             if not left or len(left) in (before, len(blocks)):
+                written.refused(encode(block.id) for block, _ in left)
                 return left
             blocks = [block for block, _ in left]
 
     def _delete(self, side: Collection, held: Sequence[Block | None], done: Done) -> None:
         there = [Address(block.id, block.place) for block in held if block is not None]
         if there:
-            self._note([address.id for address in there])
-            side.delete(there)
+            self._remove(side, there)
             done.delete += len(there)
             reached("mirror.deleted")
+
+    def _remove(self, side: Collection, there: Sequence[Address]) -> None:
+        written = self._written_to(side)
+        forms = written.sends((), [address.id for address in there])
+        side.delete(there)
+        written.answered(forms)
 
     def _backward(self, keys: Sequence[Value], deleted: set[bytes]) -> Done:
         """From the target back to the source; ``old`` is read from there, which R2 makes safe."""
@@ -406,7 +450,7 @@ class Reconciler:
         left: set[bytes] = set()
         for key, new, old in zip(keys, news, olds, strict=True):
             if new is None:
-                self._differs(None, old)
+                self._differs(route.source, key, None, old)
                 if quarantine_key(key) in aside and encode(key) not in deleted:
                     # It never reached the target: nobody deleted it there.
                     left.add(encode(key))
@@ -424,9 +468,10 @@ class Reconciler:
                 continue
             if back is None:
                 done.leave += 1
+                self._same(route.source, old)
             else:
                 writes.append(back)
-                self._differs(back, old)
+                self._differs(route.source, key, back, old)
                 done.change += old is not None
                 done.create += old is None
         if self._looks:
@@ -475,31 +520,42 @@ class Reconciler:
 
     # ------------------------------------------------------------------ writes by somebody else
 
-    def _note(self, keys: Sequence[Value]) -> None:
-        """Remember what is written, before it is sent, to know its touch in the mirror's feed."""
-        now = time.monotonic()
-        for key in keys:
-            form = encode(key)
-            times, _ = self._wrote.pop(form, (0, 0.0))
-            self._wrote[form] = (times + 1, now)
-        while len(self._wrote) > _REMEMBERED:
-            del self._wrote[next(iter(self._wrote))]
+    def _same(self, side: Collection, held: Block | None) -> None:
+        """Note that a key of the mirror holds what it must, whoever wrote it."""
+        if held is not None:
+            self._written_to(side).found(held.id, held)
 
     def _differs(
-        self, new: Block | None, held: Block | None, sources: Sequence[Value] | None = None
+        self,
+        side: Collection,
+        key: Value,
+        new: Block | None,
+        held: Block | None,
+        sources: Sequence[Value] | None = None,
     ) -> None:
         """Note what a key of the mirror holds that it must not; it stands for itself where no
-        others led to it."""
-        there = held if new is None else new
-        if self._found is None or there is None:
+        others led to it. What is not the owner's is told now, before it is written over."""
+        written = self._written_to(side)
+        if held is None and new is None:
+            written.found(key, None)
             return
-        route, empty = self.route, Block(there.id, {})
+        sure = written.holds(key, held) is False
+        if self._found is None:
+            # What a TRUNCATE took away comes back untold: there is nothing to be kept.
+            emptied = self._scans and held is None
+            if emptied or not sure or not written.is_news(key, held):
+                return
+        route, empty = self.route, Block(key, {})
         paths = [
             d.text(masked=bool(route.move.sensitive) and route.is_sensitive(d.path))
             for d in block_differences(held or empty, new or empty)
         ]
-        led = [there.id] if sources is None else sources
-        found = Foreign(there.id, paths[:_TOLD], led)
+        led = [key] if sources is None else sources
+        at = "source" if side is route.source else "target"
+        found = Foreign(key, paths[:_TOLD], led, at, held, sure)
+        if self._found is None:
+            self.tell(found)
+            return
         if self._at_once and all(each.key != found.key for each in self._found):
             self.tell(found)
         self._found.append(found)

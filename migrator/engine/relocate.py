@@ -147,9 +147,6 @@ class Relocator(Reconciler):
         self._clear(primary, batch, intended)
         return done
 
-    def _side(self, side: str) -> Collection:
-        return self.route.source if side == "source" else self.route.target
-
     def _taken(
         self,
         primary: str,
@@ -290,7 +287,7 @@ class Relocator(Reconciler):
             lost += map(Address, self._unwritten(primary, batch, encode(block.id), error))
         if lost and primary == "source":
             # An older copy would pass for the block, and a rollback not tell it from a write.
-            side.delete(lost)
+            self._remove(side, lost)
 
     def _unwritten(self, primary: str, batch: Batch, form: bytes, error: Terminal) -> list[Value]:
         """Note that a write was refused; which keys its block would have had."""
@@ -307,24 +304,25 @@ class Relocator(Reconciler):
         done: Done,
     ) -> tuple[list[Block], list[Block | None]]:
         """What differs, and the rest."""
-        stay = self._staying(primary, batch)
+        side, stay = self._side(OTHER[primary]), self._staying(primary, batch)
         writes: list[Block] = []
         gone: list[Block | None] = []
         for form, old in held.items():
-            new = want.get(form)
+            new, (key, _) = want.get(form), batch.mirror[form]
             if new is None:
                 if form not in stay:
                     gone.append(old)
                 if form not in stay or primary == "source":
-                    self._differs(None, old, batch.sources(form))
+                    self._differs(side, key, None, old, batch.sources(form))
                 continue
             if old is not None and same_block(new, old):
                 done.leave += 1
+                self._same(side, old)
                 continue
             writes.append(new)
             done.change += old is not None
             done.create += old is None
-            self._differs(new, old, batch.sources(form))
+            self._differs(side, key, new, old, batch.sources(form))
         return writes, gone
 
     def _staying(self, primary: str, batch: Batch) -> set[bytes]:

@@ -37,8 +37,10 @@ def reconciler(scene: Scene, route: Route, live: LiveState, request_life: float)
 def acquaint(many: Sequence[Reconciler]) -> None:
     """Let those of one run know one another that write blocks of one source."""
     for each in many:
+        others = [o for o in many if o is not each and beside(each.route, o.route)]
+        # What one of them wrote there another may have written over.
+        each.written["source"].forgets |= bool(others)
         if not each.route.changes_key:
-            others = [other for other in many if beside(each.route, other.route)]
             each.beside = [other for other in others if other.route.spreads]
 
 

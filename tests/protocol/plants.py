@@ -14,7 +14,7 @@ from migrator.engine.reconcile import Reconciler
 from migrator.engine.swap import SwapTerms
 from migrator.journal import Touches
 from migrator.model.phase import Phase
-from tests.protocol.schedule import Chances, Schedule, World, equal, filled, level, reach
+from tests.protocol.schedule import LIFE, Chances, Schedule, World, equal, filled, level, reach
 from tests.protocol.server import Event, ServerFence
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -153,10 +153,15 @@ def _dies_with_a_request(world: World) -> None:
     world.script["write"] = lambda: world.put("0")
 
 
-def _loses_an_answer(world: World) -> None:
-    world.put("0")
+def _loses_an_answer(patch: pytest.MonkeyPatch) -> None:
+    """While games are copied: later the mirror's feed would show that something else lies there."""
+    schedule = filled(1, patch, Chances(writes=0, faults=0))
+    world = schedule.world
     world.fates.append("late")
     world.script["mirror.write"] = lambda: world.put("0")
+    world.script["settle"] = lambda: world.wait(LIFE)  # so that it has landed by then
+    reach(schedule, Phase.BACKFILLED)
+    ends_equal(schedule)
 
 
 def _dies_before_it_acts(world: World) -> None:
@@ -186,7 +191,7 @@ PLANTS: Mapping[str, tuple[Plant, Plant]] = {
         _scans_one_side,
         _meanwhile(lambda world: _loses_the_feed(world, world.delete)),
     ),
-    "R6.let_go": (_impatient, _meanwhile(_loses_an_answer)),
+    "R6.let_go": (_impatient, _loses_an_answer),
     "R16.held": (_open_fence, _in_a_swap("swap.drained")),
     "cutover.marker": (_undrained, _in_a_swap("swap.raised")),
     "cutover.start": (_late_start, _in_a_swap("hooked release", hook=True)),

@@ -126,6 +126,8 @@ class World:
         self.strangers: Callable[[], list[str]]  # whose keys the record tells
         at = {side: At(side, "games") for side in ("source", "target")}
         self.servers = {side: Server(at[side], "Game", self, fences=not self.hook) for side in at}
+        for server in self.servers.values():
+            server.counts = self.seed % 2 == 0
 
     # ------------------------------------------------------------------ what the engine meets
 
@@ -532,6 +534,11 @@ class Schedule:
         if problem:
             self.world.told.append(f"not done: {problem}")
         return self.phase is phase
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self._run
 
     @property
     def control(self) -> Control:

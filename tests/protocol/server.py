@@ -75,6 +75,7 @@ class Server:
         self.log: list[Event] = []
         self.begins = 0  # what lies before is forgotten
         self.reign = 0  # another feed has another one
+        self.counts = False  # whether the feed tells of how many writes a touch is
         self.attached = False
         self.fenced = False
         self._fences = fences
@@ -294,11 +295,20 @@ class ServerFeed:
         self._at += len(events)
         events = server.log[max(first, server.begins) : self._at]
         return Touches(
-            [Touch(event.key, event.deleted) for event in events if event.key is not None],
+            self._touches([event for event in events if event.key is not None]),
             [self._reign, self._at],
             any(event.whole for event in events),
             [event.mark for event in events if event.mark],
         )
+
+    def _touches(self, events: Sequence[Event]) -> list[Touch]:
+        """Each key once, as the feeds of all stores give it."""
+        touches: dict[Value, Touch] = {}
+        for event in events:
+            before = touches.pop(event.key, Touch(event.key))
+            writes = before.writes + self._server.counts
+            touches[event.key] = Touch(event.key, before.deleted or event.deleted, writes)
+        return list(touches.values())
 
     def acknowledge(self, position: Json) -> None:
         assert isinstance(position, list)

@@ -172,7 +172,9 @@ class MongoFeed:
                 key = wire.id_of(event["documentKey"].raw)
                 before = touches.pop(key, None)
                 deleted = kind == "delete" or (before is not None and before.deleted)
-                touches[key] = Touch(keys.value_of(key), deleted)
+                # Each change of a document is one event, and what changes nothing is none.
+                writes = 1 if before is None else before.writes + 1
+                touches[key] = Touch(keys.value_of(key), deleted, writes)
             else:
                 given.whole = True  # drop, rename, dropDatabase: nothing says of which keys
         given.touches, given.marks = list(touches.values()), marks

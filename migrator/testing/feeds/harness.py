@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,9 +28,11 @@ _numbers = itertools.count(1)
 
 @dataclass
 class Seen:
-    """What a feed gave: keys with whether they were deleted, in the order of their last touch."""
+    """What a feed gave: keys with whether they were deleted, in the order of their last touch, and
+    of how many writes their touches were."""
 
     keys: dict[str, bool] = field(default_factory=dict)
+    writes: Counter[str] = field(default_factory=Counter)
     marks: list[str] = field(default_factory=list)
     whole: bool = False
     position: Json = None
@@ -39,6 +42,7 @@ class Seen:
         for touch in given.touches:
             key = str(touch.key)
             self.keys[key] = self.keys.pop(key, False) or touch.deleted
+            self.writes[key] += touch.writes
         self.marks += given.marks
         self.whole = self.whole or given.whole
         self.position = given.position or self.position

@@ -8,6 +8,7 @@ import pytest
 
 from migrator.errors import FeedLost, Transient
 from migrator.journal import Feed
+from migrator.model.block import Address
 from migrator.testing.feeds.harness import (
     PATIENCE,
     Followable,
@@ -39,6 +40,19 @@ class FeedPromises(Harness):
             here.app.put(keys[0], 2)
             # A key written twice may stand where it was first, when both come together.
             assert list(here.drained(feed).keys) in ([*keys[1:], keys[0]], keys)
+
+    def test_a_feed_that_counts_writes_counts_each(self, here: Followable) -> None:
+        with here.following() as feed:
+            here.app.put("game-1", 1)
+            (block,) = here.collection.read(["game-1"])
+            assert block is not None
+            here.app.put("game-1", 2)
+            here.collection.write([block])
+            here.collection.delete([Address(block.id, block.place)])
+            seen = here.drained(feed)
+            if not any(seen.writes.values()):
+                pytest.skip("this feed does not count")
+            assert seen.writes == {"game-1": 4}
 
     def test_a_mark_comes_behind_all_that_was_acknowledged_before(self, here: Followable) -> None:
         with here.following() as feed, Writers(here, 3, fresh_keys=True) as writers:

@@ -1,0 +1,272 @@
+"""Writes by somebody else to the mirror, beside the mirror's own of the same keys (R11).
+
+The feeds of the schedules give a key once for several writes, as those of real stores do, and those
+of every second seed tell of how many.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from migrator.engine import written
+from migrator.model.block import Block
+from migrator.model.phase import Phase
+from tests.protocol.plants import ends_equal
+from tests.protocol.schedule import KEYS, Chances, Schedule, equal, filled, level, reach
+from tests.protocol.server import Event, Fate, Server
+
+Patch = pytest.MonkeyPatch
+SHARD = 250
+KEY = "0"
+# Turns of the owner after which what is drawn begins, and ends.
+BEGINS, ENDS = 20, 80
+SCHEDULES = int(os.environ.get("MIGRATOR_SCHEDULES", "10000")) // 5
+
+
+class Witness:
+    """Knows what the owner has read of somebody else's writes to the mirror; but for what they have
+    written over themselves."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.read: set[tuple[str, int]] = set()
+        self._lies: dict[str, int] = {}
+        schedule.world.listener = self.hears
+
+    def hears(self, what: str, server: Server | None, about: Any) -> None:
+        if server is not self.schedule.world.servers["target"]:
+            return
+        if what == "put":
+            self.read.discard((about, self._lies.get(about, 0)))
+        self._lies = self.schedule.world.held("target")
+        if what == "read":
+            self.read.update((key, n) for key in about if (n := self._lies.get(key, 0)) < 0)
+
+    def told(self) -> set[tuple[str, int]]:
+        """By key and number, what the record of the run has kept."""
+        found: set[tuple[str, int]] = set()
+        for event in self.schedule.control.events(self.schedule.run):
+            if event["event"] == "foreign write":
+                detail = cast("dict[str, Any]", event["detail"])
+                key = detail["key"].removeprefix("Game:")
+                found.update((key, int(n)) for n in re.findall(r"-\d+", " ".join(detail["paths"])))
+        return found
+
+
+def _lived(seed: int) -> tuple[Witness, set[tuple[str, int]]]:
+    """A while under strangers, of an owner that has written each key itself before; what it has
+    read of their writes and not told."""
+    drawn = Chances(
+        writes=16, write=0.08, faults=8, fault=0.03, life=0.5, strangers=True,
+        kill=False, lose=False, clocks=False,
+    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        schedule = filled(seed, patch, drawn, in_memory=True)
+        world = schedule.world
+        world.writes = world.faults = turn = 0
+        reach(schedule, Phase.BACKFILLED)
+        schedule.compared()
+        witness = Witness(schedule)
+
+        def enough() -> bool:
+            nonlocal turn
+            turn += 1
+            if turn == 1:
+                for key in KEYS:
+                    world.put(key)
+            elif turn == BEGINS:
+                schedule.go_on()
+            elif turn == ENDS:
+                world.writes = world.faults = 0
+            return turn > ENDS + BEGINS and not world.late
+
+        schedule.work(enough)
+        equal(world)
+    return witness, witness.read - witness.told()
+
+
+@pytest.mark.parametrize("first", range(0, SCHEDULES, SHARD), ids=lambda n: f"from {n} on")
+def test_whatever_the_owner_has_read_of_a_foreign_write_is_kept_with_its_value(first: int) -> None:
+    met = 0
+    for seed in range(first, min(first + SHARD, SCHEDULES)):
+        witness, untold = _lived(seed)
+        tale = witness.schedule.world.told
+        assert not untold, "\n".join([f"seed {seed}: {untold} was not told, after", *tale])
+        met += len(witness.read)
+    assert met > 0
+
+
+# ---------------------------------------------------------------------- one after the other
+
+
+@pytest.fixture(params=[True, False], ids=["a feed that counts", "a feed that does not"])
+def schedule(request: pytest.FixtureRequest, monkeypatch: Patch) -> Schedule:
+    found = level(monkeypatch)
+    for server in found.world.servers.values():
+        server.counts = request.param
+    return found
+
+
+def _told(schedule: Schedule) -> list[int]:
+    """The numbers that somebody else put under the key, as the record of the run has them."""
+    kept = Witness(schedule).told()
+    assert {key for key, _ in kept} <= {KEY}
+    return sorted(number for _, number in kept)
+
+
+def _works(schedule: Schedule, steps: dict[str, Callable[[], None]]) -> None:
+    """A process that has written the key, and then meets something at each of these steps."""
+    world, left = schedule.world, 6
+
+    def idle() -> None:
+        nonlocal left
+        left -= 1
+        if left:
+            world.script["idle"] = idle
+        else:
+            world.put(KEY)
+            world.script |= steps
+
+    world.put(KEY)
+    world.script["idle"] = idle
+    ends_equal(schedule)
+    assert not world.script, "it did not come so far"
+
+
+def test_a_foreign_write_right_after_the_mirrors_own_is_told(schedule: Schedule) -> None:
+    world = schedule.world
+
+    _works(schedule, {"mirror.written": lambda: world.foreign("target", KEY)})
+
+    assert _told(schedule) == [-1]
+    assert schedule.strangers() == [f"Game:{KEY}"]
+
+
+def test_a_foreign_write_right_before_the_mirrors_own_is_told(schedule: Schedule) -> None:
+    world = schedule.world
+
+    _works(schedule, {"mirror.touched": lambda: world.foreign("target", KEY)})
+
+    assert _told(schedule) == [-1]
+    assert schedule.strangers() == [f"Game:{KEY}"]
+
+
+def test_foreign_writes_before_and_after_are_both_told(schedule: Schedule) -> None:
+    world = schedule.world
+
+    def meets() -> None:
+        world.foreign("target", KEY)
+
+    _works(schedule, {"mirror.touched": meets, "mirror.written": meets})
+
+    assert _told(schedule) == [-2, -1]
+
+
+def test_a_foreign_delete_beside_the_mirrors_own_write_is_told(schedule: Schedule) -> None:
+    world = schedule.world
+
+    _works(schedule, {"mirror.written": lambda: gone(world.servers["target"])})
+
+    assert schedule.strangers() == [f"Game:{KEY}"]
+
+
+def gone(server: Server) -> None:
+    server.remove(KEY)
+
+
+@pytest.mark.parametrize("fate", ["refused", "lost", "late"])
+def test_a_foreign_write_while_the_mirrors_own_is_in_doubt_is_told(
+    fate: Fate, schedule: Schedule
+) -> None:
+    world = schedule.world
+
+    def meets() -> None:
+        world.fates.append(fate)
+        world.script["sleep"] = lambda: world.foreign("target", KEY)
+
+    _works(schedule, {"mirror.write": meets})
+
+    # A late one may have been written over by the mirror's, which nobody has seen.
+    assert _told(schedule) == [-1] or (fate == "late" and _told(schedule) == [])
+
+
+def test_a_foreign_write_is_told_though_the_application_writes_the_key_again_and_again(
+    schedule: Schedule,
+) -> None:
+    world = schedule.world
+
+    def again() -> None:
+        world.put(KEY)
+        if world.version < 12:
+            world.script["mirror.applied"] = again
+
+    def meets() -> None:
+        world.foreign("target", KEY)
+        again()
+
+    _works(schedule, {"mirror.written": meets})
+
+    assert _told(schedule) == [-1]
+
+
+def test_what_is_changed_on_the_mirror_whenever_it_is_written_is_told_and_left(
+    schedule: Schedule,
+) -> None:
+    world = schedule.world
+
+    def trigger(what: str, server: Server | None, about: Any) -> None:
+        if what == "done" and server is world.servers["target"] and KEY in about:
+            world.foreign("target", KEY)
+
+    world.put(KEY)
+    world.listener = trigger
+    schedule.settle()
+
+    assert _told(schedule) == [-4, -3, -2, -1]  # and no more of them
+    assert world.held("target")[KEY] == -4
+
+
+def test_a_block_whose_deadline_was_reached_is_no_foreign_delete() -> None:
+    memory = written.Written()
+    lasting, ending = Block("a", {"": {"n": 1}}), Block("b", {"": {"n": 1}}, expires=1)
+    memory.answered(memory.sends([lasting, ending]))
+
+    assert memory.holds("a", None) is False
+    assert memory.holds("b", None) is None
+    assert memory.holds("b", ending) is True
+    assert memory.holds("c", None) is None
+
+
+def test_nothing_is_known_where_others_write_or_fields_end() -> None:
+    memory = written.Written()
+    memory.forgets = True
+    memory.answered(memory.sends([Block("a", {"": {"n": 1}})]))
+
+    assert memory.holds("a", None) is None
+    assert not memory.knows("a")
+
+
+def test_the_latest_keys_are_remembered_as_many_as_there_is_room_for(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(written, "REMEMBERED", room := 1 << 12)
+    memory, keys = written.Written(), [str(n) for n in range(4 * room)]
+    memory.answered(memory.sends((), keys))
+
+    assert all(memory.knows(key) for key in keys[-room // 100 :])
+    assert 0.9 * room < sum(map(memory.knows, keys)) <= room
+
+
+def test_a_mirror_that_somebody_else_emptied_is_filled_again(schedule: Schedule) -> None:
+    target = schedule.world.servers["target"]
+
+    def emptied() -> None:
+        target.blocks.clear()
+        target.log.append(Event(whole=True))
+
+    _works(schedule, {"mirror.written": emptied})
+
+    assert set(schedule.strangers()) <= {f"Game:{KEY}"}  # whose touch was behind the last look
