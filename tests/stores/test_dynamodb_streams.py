@@ -54,6 +54,7 @@ def quiet(feed: Feed) -> Touches:
         empty = empty + 1 if given is None else 0
         if given is not None:
             found.touches = [*found.touches, *given.touches]
+            found.position = given.position or found.position
             found.marks += given.marks
     return found
 
@@ -238,7 +239,7 @@ def test_very_many_touches_come_in_bounded_batches() -> None:
     feed.close()
 
 
-def test_parents_are_read_to_their_end_before_children() -> None:
+def test_c14_parents_are_read_to_their_end_before_children() -> None:
     service = Service(view=VIEW)
     followed = journal(service)
     position = followed.prepare()
@@ -320,6 +321,25 @@ def test_no_write_is_missed_whatever_becomes_of_the_shards(
 # ---------------------------------------------------------------------- what is lost
 
 
+def test_c53_each_shard_is_read_on_from_its_own_place() -> None:
+    service = Service(shards=2, view=VIEW)
+    followed = journal(service)
+    feed = followed.open(followed.prepare())
+    keys = writes(service, 40)
+    slow = service.leaf("game-0")
+    slow.stalled = True
+    followed.mark("all")
+    found = quiet(feed)
+    feed.acknowledge(found.position)
+    feed.close()  # as a mirror that ends, with one of its streams far behind the other
+    slow.stalled = False
+    again = followed.open(through_json(found.position))
+    early = {str(touch.key) for touch in found.touches}
+    assert early < keys
+    assert seen_until(again, "all").keys() == keys - early
+    again.close()
+
+
 def test_records_that_went_before_they_were_read_are_a_loss() -> None:
     service = Service(view=VIEW)
     followed = journal(service)
@@ -333,7 +353,7 @@ def test_records_that_went_before_they_were_read_are_a_loss() -> None:
         quiet(followed.open(position))
 
 
-def test_a_parent_that_is_gone_is_not_waited_for() -> None:
+def test_c14_a_parent_that_is_gone_is_not_waited_for() -> None:
     service = Service(view=VIEW)
     followed = journal(service)
     position = followed.prepare()
