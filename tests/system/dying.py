@@ -25,14 +25,14 @@ from tests.gateway.test_live import swapped
 from tests.gateway.writers import Writer
 
 LONG = 120.0  # seconds; as long as a loaded machine may take
-_context = multiprocessing.get_context("forkserver")
+FORKED = multiprocessing.get_context("forkserver")
 _STORES = ("cassandra", "dynamodb", "mongo", "redis", "sql", "sqlite")
-_context.set_forkserver_preload([__name__, *(f"migrator.stores.{name}" for name in _STORES)])
+FORKED.set_forkserver_preload([__name__, *(f"migrator.stores.{name}" for name in _STORES)])
 
 
 def owner_dies(config: Path, word: str, point: str) -> None:
     """Let an owner do what a word says, and see that it was killed as it came to a point."""
-    process = _context.Process(target=_owner, args=(config, word, point))
+    process = FORKED.Process(target=_owner, args=(config, word, point))
     process.start()
     process.join(LONG)
     if process.exitcode is None:
@@ -90,7 +90,7 @@ class Mortal(Writer):
     def start(self) -> Mortal:
         self._stop.unlink(missing_ok=True)
         self.waited = False
-        process = _context.Process(target=_mortal, args=(type(self), self.config, self.name))
+        process = FORKED.Process(target=_mortal, args=(type(self), self.config, self.name))
         process.start()
         self.process, self.pid = process, process.pid or 0
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import resource
 import sqlite3
 import time
 from collections.abc import Callable
@@ -35,6 +36,7 @@ from migrator.stores import sql
 from migrator.stores.mongo.journal import MongoJournal
 from tests.system import kit
 from tests.system.application import mirroring
+from tests.system.dying import FORKED
 from tests.system.kit import Shop, Urls
 from tests.system.test_live import Game, game
 from tests.system.test_live import until as until_
@@ -301,6 +303,40 @@ def test_a_full_disk_under_the_control_database_stops_and_loses_nothing(shop: Sh
         assert _side(project, "new").read(["meanwhile"]) != [None]
         with mirroring(shop):
             _assert_equal(project)
+
+
+def test_a_mirror_under_which_the_disk_fills_ends_and_the_next_goes_on(shop: Shop) -> None:
+    with shop.open() as project:
+        _apply(project, Phase.SHADOW_READ)
+        _put(project, "before", 1)
+    said, told = FORKED.Pipe(duplex=False)
+    process = FORKED.Process(target=_mirror_on_a_full_disk, args=(shop.config, told))
+    process.start()
+    assert said.poll(LONG)
+    what, hint = said.recv()
+    process.join(LONG)
+    assert what.startswith("control database: ")
+    assert "what is free on it" in hint
+    with shop.open() as project:
+        _put(project, "meanwhile", 1)
+        with mirroring(shop):
+            _assert_equal(project)
+        assert None not in _side(project, "new").read(["before", "meanwhile"])
+
+
+def _mirror_on_a_full_disk(config: Path, told: Any) -> None:
+    """Mirror a write, and find no room on any disk to note that it is done."""
+
+    def fill(point: str) -> None:
+        if point == "mirror.written":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+
+    points.hook = fill
+    try:
+        with commands.Project(config, kit.ENV) as project:
+            commands.mirror(project, "0001")
+    except MigratorError as error:
+        told.send((str(error), error.hint))
 
 
 class _full:
