@@ -164,7 +164,7 @@ class Catalogues:
         last = {(int(d["move"]), str(d["side"])): d for d in details if isinstance(d, dict)}
         return (
             {key: str(detail["digest"]) for key, detail in last.items()},
-            {key: str(detail["identity"]) for key, detail in last.items()},
+            {key: str(detail.get("identity")) for key, detail in last.items()},
         )
 
     def _note(self, event: str, lane: Lane, side: str, now: Json, what: list[str]) -> None:
