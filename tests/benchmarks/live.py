@@ -76,6 +76,8 @@ class Live:
                         pauses[where].append(application.longest * 1000)
         finally:  # also of those that were done where it is interrupted
             for word, took in pauses.items():
+                if not took:  # behind a gateway nobody sees which side that is
+                    continue
                 middle, most = statistics.median(took), max(took)
                 print(f"   {word}: longest wait of 4 writers, {len(took)} times: ", end="")
                 print(f"median {middle:.0f} ms, most {most:.0f} ms", flush=True)
