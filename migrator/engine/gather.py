@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from migrator.engine.reconcile import Done
-from migrator.engine.relocate import Batch, Led, Made, Relocator
+from migrator.engine.relocate import Batch, Keys, Led, Made, Relocator
 from migrator.errors import DoesNotFit, Terminal
 from migrator.journal import Touch
 from migrator.model.block import Aggregate, Block, join
@@ -73,7 +73,7 @@ class Gatherer(Relocator):
             if isinstance(each.block, Unread):
                 raise CorruptBlock(each.block.reason)
             lead = self.route.leads_to if primary == "source" else self.route.sources
-            each.now = type(each.now).of(lead(each.block))
+            each.now = Keys.of(lead(each.block))
         except NOT_MADE as error:
             each.refuse(error)
             each.damaged = isinstance(error, CorruptBlock)
@@ -161,10 +161,16 @@ class Gatherer(Relocator):
     def _is_made_of(
         self, block: Block, olds: Sequence[Aggregate], back: Mapping[bytes, Block]
     ) -> bool:
-        """Whether the source holds what a block of the target is made of already."""
+        """Whether the source holds what a block of the target is made of already. An element does
+        not tell where its block lies: that one may be of another group still."""
         own = [old for old in olds if encode(old.id) in back]
+        group, affects = encode(block.id), self.route.translation.affects
         try:
-            return len(own) == len(back) and same_block(self.route.gathered(block.id, own), block)
+            return (
+                len(own) == len(back)
+                and all(encode(affects(old.id, old.value)[0]) == group for old in own)
+                and same_block(self.route.gathered(block.id, own), block)
+            )
         except NOT_MADE:
             return False
 

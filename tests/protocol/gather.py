@@ -39,6 +39,7 @@ class GatherWorld(SpreadWorld):
     """An application with rounds that are to lie in their games."""
 
     wholes, parts = "target", "source"
+    keeps = 0.3
 
     def __post_init__(self) -> None:
         super().__post_init__()

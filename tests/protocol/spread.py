@@ -33,6 +33,7 @@ class SpreadWorld(World):
     wholes, parts = "source", "target"  # where games list their rounds, and where these lie alone
     titled = False  # games are there without rounds, too
     lingers = 0.0  # how often a round that changes its game stands in both for a while
+    keeps = 0.0  # and how often nothing but its game changes
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,7 +60,10 @@ class SpreadWorld(World):
         if not self._follows() or not self._leave():
             return
         self.version += 1
-        value: dict[str, Any] = {"n": self.version} | ({LARGE: True} if large else {})
+        n = self.version
+        if self.keeps and old not in (None, to) and self._chosen.random() < self.keeps:
+            n = self.history[key]
+        value: dict[str, Any] = {"n": n} | ({LARGE: True} if large else {})
         if self.side == self.wholes:
             done = self._put_in(to, key, value)
             if done and old is not None and old != to:
@@ -67,8 +71,8 @@ class SpreadWorld(World):
         else:
             done = self.servers[self.parts].put(key, {"": {**value, "game": self._of(to)}})
         if done:
-            self._said(f"write {key} = {self.version} in {to}")
-            self.history[key] = self.version
+            self._said(f"write {key} = {n} in {to}")
+            self.history[key] = n
             self.games[key] = to
             if self._chosen.random() >= self.lingers:
                 self._leave()

@@ -252,6 +252,19 @@ def test_a_round_in_two_games_closes_the_way_back_until_it_has_left_one(
     _ends_with(world, {"0": "0", "1": "0", "2": "7"})
 
 
+@pytest.mark.parametrize("key", ["0", "2"])
+def test_a_round_that_changes_nothing_but_its_game_goes_back_into_the_new_one(
+    key: str, monkeypatch: Patch
+) -> None:
+    schedule, world = level(monkeypatch)
+    reach(schedule, Phase.CUT_OVER)
+    world.keeps = 1.0
+    world.put(key, to="7" if key == "0" else "0")
+    schedule.settle()
+
+    _ends_with(world, world.games)
+
+
 def _empty(world: GatherWorld) -> dict[str, Any]:
     return {"game": "7", "rounds": []}
 
