@@ -11,6 +11,7 @@ import os
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -79,10 +80,10 @@ class Follower:
         self._lapses = 0
         self._flying = 0
         self._unknown_until = 0.0
-        # Writes under way that began when none was followed, and so leave no touch; until when one
-        # of those may live on; and what was said last of what was seen.
-        self._bare = 0
-        self._bare_until = 0.0
+        # By the run that carries them over, none for "": how many writes are under way, and until
+        # when one of unknown outcome may live on. Then what was said last of what was seen.
+        self._under = Counter[str]()
+        self._alive_until = dict[str, float]()
         self._said: Standing | None = None
         self._acknowledged: tuple[str, int] | None = None
         self._why = "it has not been granted yet"
@@ -132,15 +133,15 @@ class Follower:
                     raise self._stopped()
                 self._changed.wait(left)
             standing = self.standing
-            bare = not _followed(standing)
+            run = _carries(standing)
             self._flying += 1
-            self._bare += bare
+            self._under[run] += 1
         try:
             yield standing
         finally:
             with self._changed:
                 self._flying -= 1
-                self._bare -= bare
+                self._under[run] -= 1
                 if self.standing.stopped or self._closed:
                     self._changed.notify_all()
 
@@ -148,8 +149,8 @@ class Follower:
         """A request's outcome is unknown: it may live on, also behind its repetition (R6)."""
         with self._changed:
             self._unknown_until = self._clock() + self.terms.request_life
-            if self._bare:
-                self._bare_until = self._unknown_until
+            for run in +self._under:  # whose it is, is not told
+                self._alive_until[run] = self._unknown_until
 
     def look(self, standing: Standing) -> bool:
         """Look at the run now; whether it is no longer as a write was begun under."""
@@ -350,18 +351,24 @@ class Follower:
     def _say(self) -> None:
         """Note what this gateway acts by, once nothing acts otherwise any more.
 
-        Whoever reads that writes are known to be followed begins to copy (R9): a write that began
-        before, and leaves no touch, would come after its page was read.
+        Whoever reads that a run is known begins to copy (R9): a write that began before leaves no
+        touch for it, and would come after its page was read.
         """
         with self._looking:
             found = self.standing
             if found == self._said:
                 return
-            with self._changed:
-                if _followed(found) and (self._bare or self._clock() < self._bare_until):
-                    return
+            if (run := _carries(found)) and self._is_alive_of_others(run):
+                return
             self._gateways.saw(self._instance, found)
             self._said = found
+
+    def _is_alive_of_others(self, run: str) -> bool:
+        """Whether a write may be under way that another run carries over, or none."""
+        with self._changed:
+            now = self._clock()
+            self._alive_until = {of: end for of, end in self._alive_until.items() if now < end}
+            return bool((self._alive_until.keys() | +self._under) - {run})
 
     def _acknowledge(self) -> None:
         found = self.standing
@@ -375,10 +382,10 @@ class Follower:
             self._acknowledged = found.run, found.attempt
 
 
-def _followed(found: Standing) -> bool:
-    """Whether writes are carried over to a mirror."""
+def _carries(found: Standing) -> str:
+    """The run that carries writes over to its mirror; empty where none does."""
     begun = bool(found.run) and found.live and not found.phase.ended
-    return begun and found.phase.rank >= Phase.DUAL_WRITE.rank
+    return found.run if begun and found.phase.rank >= Phase.DUAL_WRITE.rank else ""
 
 
 def _at_rest(found: Standing) -> bool:
