@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -146,7 +146,6 @@ class Drill:
         self._chosen = random.Random(self._seed)  # noqa: S311
         self._number = secrets.randbelow(2**31)
         self._shapes: list[Shape] = []
-        self._recording = self._terms.replay
         self._parts: list[Part] = []
         self._stages: list[report.Stage] = []
         self._kills: list[report.Kill] = []
@@ -223,9 +222,12 @@ class Drill:
 
     def _share_out(self) -> None:
         """Give each writer its part of the recording. Raises Refused."""
-        if self._recording is not None:
-            self._recording = self._recording.of([each.cls for each in self._shapes])
-            self._parts = share_out(self._recording, self._terms.writers, self._terms.speed)
+        terms = self._terms
+        if terms.replay is not None:
+            # What was recorded of other classes asks for no calls, and takes no time.
+            recording = terms.replay.of([each.cls for each in self._shapes])
+            self._terms = replace(terms, replay=recording)
+            self._parts = share_out(recording, terms.writers, terms.speed)
 
     def _try_out(self) -> None:
         """See that keys are free and values can be written. Raises Refused."""
@@ -512,7 +514,7 @@ class Drill:
         )  # fmt: skip
 
     def _asked(self) -> report.Asked:
-        terms, recording = self._terms, self._recording
+        terms, recording = self._terms, self._terms.replay
         if recording is None:
             return report.Asked(
                 writers=terms.writers, rate=terms.rate, keys=terms.keys, skew=terms.skew,
@@ -527,7 +529,7 @@ class Drill:
         )  # fmt: skip
 
     def _replayed(self, known: Known) -> report.Replay | None:
-        recording = self._recording
+        recording = self._terms.replay
         if recording is None:
             return None
         return report.Replay(
