@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from migrator import At, tables
@@ -71,6 +72,30 @@ def test_of_two_whole_writes_one_stays(base: Base, monkeypatch: Any) -> None:
     first, second = game(1, "a", "b"), game(2, "x", "y", "z")
     found = between(base, monkeypatch, lambda c: c.write([first]), lambda c: c.write([second]))
     assert found == second
+
+
+@pytest.mark.parametrize("base", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("folds", [False, True], ids=["one statement", "a query for each table"])
+def test_one_that_is_made_while_it_is_looked_for_is_held(
+    base: Base, monkeypatch: Any, folds: bool
+) -> None:
+    collection = base.store().collection("Game", At("shop", GAME))
+    if folds:
+        monkeypatch.setitem(collection.__dict__, "single", None)
+    under, made = collection.writer._under, []
+
+    def after_another(*args: Any) -> Any:
+        if not made:
+            made.append(base.run("INSERT INTO game VALUES ('g', 1)"))
+        return under(*args)
+
+    monkeypatch.setattr(collection.writer, "_under", after_another)
+    with collection.writer._transaction() as connection:
+        (found,), held = collection.writer._hold(connection, "g")
+        assert found.record == {"id": "g", "n": 1, "rounds": []}
+        assert [len(rows) for rows in held.values()] == [1, 0]
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            base.rows("SELECT 1 FROM game WHERE id = 'g' FOR UPDATE NOWAIT")
 
 
 def test_of_two_that_make_it_one_stays(base: Base, monkeypatch: Any) -> None:

@@ -111,24 +111,26 @@ class Writer:
 
         The first of its transaction.
         """
-        seen: dict[Node, list[Found]] = {node: [] for node in self.root.walk()}
         key = self.collection.encoded_key(id)
-        if key is None:
-            return [], seen
         single = self.collection.single
-        if single is None:
-            self._lock(connection, key)
-            return self._under(connection, [key], seen), seen
         raw: Any = connection.connection.driver_connection
-        found = single.hold(raw, key, seen)
-        if found is not None:
-            return found, seen
-        if self.dialect != "mysql":
-            return self._under(connection, [key], seen), seen
-        # What holds the place of a row that is not there keeps others from making theirs.
-        with raw.cursor() as cursor:
-            cursor.execute("ROLLBACK AND CHAIN")
-        return [], seen
+        while True:
+            seen: dict[Node, list[Found]] = {node: [] for node in self.root.walk()}
+            if key is None:
+                return [], seen
+            if single is None:
+                if self._lock(connection, key):
+                    return self._under(connection, [key], seen), seen
+            elif (found := single.hold(raw, key, seen)) is not None:
+                return found, seen
+            if self.dialect == "mysql":
+                # What holds the place of a row that is not there keeps others from making theirs.
+                with raw.cursor() as cursor:
+                    cursor.execute("ROLLBACK AND CHAIN")
+                return [], seen
+            if not self._under(connection, [key], seen):
+                return [], seen
+            # Somebody has made it between the two statements: it is there, and not held.
 
     def _under(
         self, connection: Connection, keys: list[list[Any]], seen: dict[Node, list[Found]]
@@ -313,13 +315,13 @@ class Writer:
         with self.collection.database.reading(self.where) as connection:
             return bool(self._there(connection, clash.node, clash.rows))
 
-    def _lock(self, connection: Connection, key: list[Any]) -> None:
-        if self.dialect == "sqlite":  # its transaction holds the whole file
-            return
+    def _lock(self, connection: Connection, key: list[Any]) -> bool:
+        """Hold the root's row; False where there is none."""
         codecs = self.root.codecs_of(self.root.key)
         columns = [self.root.table.c[name] for name in self.root.key]
         condition = among(codecs, columns, [key], self.dialect)
-        connection.execute(sa.select(*columns).where(condition).with_for_update())
+        query = sa.select(*columns).where(condition).with_for_update()
+        return connection.execute(query).first() is not None
 
     def _blamed(self, error: DoesNotFit, blocks: Sequence[Block]) -> MigratorError:
         """The same error with the block that caused it, found by trying one after another."""
