@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import event
 
 from migrator import At, tables
 from migrator.model.block import Address, Block
@@ -72,6 +73,38 @@ def test_of_two_whole_writes_one_stays(base: Base, monkeypatch: Any) -> None:
     first, second = game(1, "a", "b"), game(2, "x", "y", "z")
     found = between(base, monkeypatch, lambda c: c.write([first]), lambda c: c.write([second]))
     assert found == second
+
+
+@pytest.mark.parametrize("base", ["postgresql"], indirect=True)
+def test_of_two_whole_writes_one_stays_where_sessions_keep_a_snapshot(
+    base: Base, monkeypatch: Any
+) -> None:
+    base.run(f"ALTER DATABASE {base.name} SET default_transaction_isolation = 'repeatable read'")
+    base.store().collection("Game", At("shop", GAME)).write([game(0, "a", "b")])
+    # The root stays as it is: the server sees no clash.
+    first, second = game(0, "a", "b", "c"), game(0, "x", "y")
+    found = between(base, monkeypatch, lambda c: c.write([first]), lambda c: c.write([second]))
+    assert found == second
+
+
+@pytest.mark.parametrize("base", ["mysql"], indirect=True)
+def test_a_snapshot_stays_one_after_a_journals_session_whatever_the_servers_default(
+    base: Base,
+) -> None:
+    store = base.store()
+
+    @event.listens_for(store.database.engine, "do_connect")
+    def of_this_server(_d: Any, _r: Any, _args: Any, params: dict[str, Any]) -> None:
+        params["init_command"] = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
+    with store.database.engine.connect() as connection:  # as a journal's session
+        session = connection.execution_options(isolation_level="AUTOCOMMIT")
+        own = session.exec_driver_sql("SELECT connection_id()").scalar()
+    with store.database.reading() as connection:
+        assert connection.exec_driver_sql("SELECT connection_id()").scalar() == own
+        assert connection.exec_driver_sql("SELECT count(*) FROM game").scalar() == 0
+        base.run("INSERT INTO game VALUES ('g', 1)")
+        assert connection.exec_driver_sql("SELECT count(*) FROM game").scalar() == 0
 
 
 @pytest.mark.parametrize("base", ["postgresql"], indirect=True)

@@ -17,6 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine.interfaces import IsolationLevel
 
 from migrator.errors import Terminal
 from migrator.outbox import passing
@@ -31,6 +32,13 @@ _MYSQL_MODE = (
     # Without it a key of 0 would be replaced by the next generated number.
     "NO_AUTO_VALUE_ON_ZERO"
 )
+
+# A write reads what lies there after it holds the root's row: it must not keep a snapshot that
+# began while it waited for that. MariaDB's begins with the first read that takes no lock.
+_ISOLATION: dict[Dialect, IsolationLevel] = {
+    "postgresql": "READ COMMITTED",
+    "mysql": "REPEATABLE READ",
+}
 
 
 class Database:
@@ -54,6 +62,8 @@ class Database:
             args["creator"] = self._open_file
         else:
             args["connect_args"] = connect_args(self.dialect, self.options)
+            # Whatever the server's own default is, and also after a session had another.
+            args["isolation_level"] = _ISOLATION[self.dialect]
             args["pool_pre_ping"] = True
             args["pool_recycle"] = 1800
         engine = sa.create_engine(
@@ -118,6 +128,7 @@ class Database:
                 connection.execute("SET migrator.writer = 'off'")
             connection.autocommit = False
         else:
+            connection.autocommit(True)  # which SQLAlchemy ends where it sets the isolation
             with connection.cursor() as cursor:
                 for statement in _mysql_session(self.options, connection.server_version):
                     cursor.execute(statement)
@@ -234,7 +245,6 @@ def connect_args(dialect: Dialect, options: Options) -> dict[str, Any]:
     args: dict[str, Any] = {
         "charset": "utf8mb4",
         "connect_timeout": options.connect_timeout,
-        "autocommit": True,
         "conv": CONVERSIONS,
     }
     # A request must end some time after the server gave it up (R6: request life is enforced).
@@ -290,7 +300,6 @@ def _mysql_session(options: Options, server: object) -> list[str]:
         "SET @migrator_writer = 1",
         "SET SESSION time_zone = '+00:00'",
         f"SET SESSION sql_mode = '{_MYSQL_MODE}'",
-        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
         f"SET SESSION innodb_lock_wait_timeout = {max(1, int(options.lock_timeout))}",
         f"SET SESSION lock_wait_timeout = {max(1, int(options.lock_timeout))}",
     ]
