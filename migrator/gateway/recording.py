@@ -265,7 +265,10 @@ class _File:
 
 
 def _salt(folder: Path) -> bytes:
-    """The salt of a folder, which one of all processes makes: a key has one digest in all files."""
+    """The salt of a folder, which one of all processes makes: a key has one digest in all files.
+
+    Raises OSError, also for one that is empty.
+    """
     path = folder / _SALT
     if not path.exists():
         made = folder / f".{_SALT}-{secrets.token_hex(8)}"
@@ -279,4 +282,6 @@ def _salt(folder: Path) -> bytes:
                 os.link(made, path)
         finally:
             made.unlink()
-    return path.read_bytes().strip()[:64]
+    if not (salt := path.read_bytes().strip()[:64]):
+        raise OSError(errno.EINVAL, "it is empty, so keys could be guessed: remove it", str(path))
+    return salt

@@ -135,6 +135,36 @@ def test_a_share_is_of_the_keys_and_the_same_for_all_gateways(tmp_path: Path) ->
     assert 20 < len(counts) < 100
 
 
+def test_hosts_with_one_salt_choose_and_tell_the_same_keys(tmp_path: Path) -> None:
+    def keys(host: str, salt: bytes | None) -> set[str]:
+        folder = tmp_path / host
+        folder.mkdir()
+        if salt is not None:
+            (folder / "salt").write_bytes(salt)
+        recorder = Recorder("Game", Recording(0.3, folder, "synthetic", 100.0))
+        for number in range(200):
+            recorder.delete(str(number))
+        recorder.close()
+        (file,) = folder.glob("*.jsonl")
+        return {read_line(line).key for line in file.read_bytes().splitlines()}
+
+    one = keys("one", None)
+    salt = (tmp_path / "one" / "salt").read_bytes()
+    assert one == keys("two", salt + b"\n")
+    assert one.isdisjoint(keys("three", None))
+
+
+def test_nothing_is_recorded_by_a_salt_that_is_empty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "salt").write_bytes(b"\n")
+    recorder = Recorder("Game", Recording(1.0, tmp_path, "synthetic", 100.0))
+    recorder.delete("1")
+    recorder.close()
+    assert not list(tmp_path.glob("*.jsonl"))
+    assert "keys could be guessed" in capsys.readouterr().out
+
+
 def test_a_full_file_ends_the_recording_and_nothing_else(tmp_path: Path) -> None:
     with opened(config_of(tmp_path, "share = 1\nmegabytes = 0.002\n")) as games:
         for number in range(100):
