@@ -328,7 +328,8 @@ class GatheredCollection(Live):
 
     def write(self, blocks: Sequence[Block]) -> int:
         encoded = [(*self._shape.encode(block), block.id) for block in blocks]
-        batch = {keys.text(id)[0]: (place, items, id) for place, items, id in encoded}
+        text = self._shape.places.tagged
+        batch = {text(id)[0]: (place, items, id) for place, items, id in encoded}
         moved = self._locator.begin(batch) if self._locator is not None else {}
         there = self._there([place for place, _, _ in batch.values()])
         new = [each for each in batch.values() if each[0] not in there]
@@ -482,7 +483,7 @@ class GatheredCollection(Live):
         return facts.needs_tag(value)
 
     def same_key(self, id: Value) -> Value:
-        return keys.same(id, "S")
+        return keys.same(id, self._table.options.told_by)
 
 
 def place_of(walker: Walker, ids: Sequence[Value]) -> list[Place | None]:
@@ -504,7 +505,7 @@ def read_page(walker: Walker, decode: Decode, range_: Json, position: Json, limi
         try:
             page.blocks.append(decode(seen))
         except Unreadable as error:
-            page.damaged.append((seen.id, str(error)))
+            page.damaged.append((walker.shape.id_of(seen), str(error)))
     return page
 
 

@@ -17,6 +17,7 @@ from migrator.stores.dynamodb.gathered_collection import Walker, read_blocks, re
 from migrator.stores.dynamodb.observer import (
     deadline_of,
     fields_of,
+    key_of,
     side_of,
     text_key,
     value_of,
@@ -31,6 +32,7 @@ class GatheredObserver:
         self._places = walker.shape.places
         options = walker.table.options
         self._expires = options.expires
+        self._told_by = options.told_by
         self._aside = {*options.key_names, *options.attributes, options.class_attribute}
 
     def page(self, range_: Json, position: Json, limit: int) -> Page:
@@ -58,7 +60,10 @@ class GatheredObserver:
             entries[self._path(item)] = self._value(rest, side or {})
         tag = said.get("id")
         plain = ",".join(["list", *[""] * self._places.parts]) if self._places.parts else None
-        key = text_key(seen.id, tag["S"] if tag else plain)
+        if self._told_by == "S":
+            key = text_key(seen.id, tag["S"] if tag else plain)
+        else:
+            key = key_of({self._told_by: seen.id}, tag)
         _, expires = max(ends, key=lambda end: end[0])
         place = list(seen.place) if self._places.fields else None
         return Block(key, entries, expires, place)

@@ -60,6 +60,31 @@ def text(id: Value) -> tuple[str, str | None]:
     return held, tag
 
 
+def text_in(id: Value, type_: str) -> tuple[str, str | None]:
+    """As ``text``: one text for all that is one key in a table whose key is of this type."""
+    if type_ == "S":
+        return text(id)
+    av, tag = hold(id, type_)
+    return str(codec.read_number(av["N"]) if type_ == "N" else av["B"]), tag
+
+
+def from_text_in(held: str, tag: str | None, type_: str) -> Value:
+    """The block key behind a text of ``text_in``. Raises Unreadable, ValueError."""
+    return from_text(held, tag) if type_ == "S" else read({type_: held}, tag)
+
+
+def is_text_in(held: str, type_: str) -> bool:
+    """Whether ``text_in`` gives this text for some key."""
+    try:
+        if type_ == "S":
+            return True
+        if type_ == "N" and not codec.fits_number(Decimal(held)):
+            return False  # maybe of a million digits, which take minutes
+        return text_in(from_text_in(held, None, type_), type_)[0] == held
+    except (codec.Unreadable, ValueError, ArithmeticError, DoesNotFit):
+        return False
+
+
 def _check(id: Value, size: int) -> None:
     if not 0 < size <= HASH_BYTES:
         raise unfit(id, "is empty" if not size else f"is over the {HASH_BYTES} bytes of a key")

@@ -84,6 +84,9 @@ class Options:
     class_attribute: str | None = None
     typed: bool = False
     most: int = sizes.ITEM_BYTES
+    told_by: str = "S"
+    """The type of the key attribute by which block keys are told apart: of the table of items,
+    where this is the one beside."""
 
     @property
     def key_names(self) -> tuple[str, ...]:

@@ -113,6 +113,7 @@ class Places:
         self, options: Options, cls: str, representation: Representation, where: str
     ) -> None:
         self._options = options
+        self._told_by = options.told_by
         self._cls = cls
         self._where = where
         self._pk_name, self._sk_name = options.key_names
@@ -173,7 +174,7 @@ class Places:
             held = fields(slot)
             if slot.part is None or (slot.width and isinstance(held, int)):
                 return held
-            return keys.text(held)[0]
+            return keys.text_in(held, self._told_by)[0]
 
         try:
             place = Place(self.pk.render(value), self.block.render(value))
@@ -190,7 +191,7 @@ class Places:
     def tagged(self, id: Value) -> tuple[str, str | None]:
         """The text of a block key and the tag that says what it was; no tag for what is
         read so anyway. Raises DoesNotFit."""
-        text, tag = keys.text(id)
+        text, tag = keys.text_in(id, self._told_by)
         plain = ",".join(["list", *[""] * self.parts]) if self.parts else None
         return text, None if tag == plain else tag
 
@@ -278,7 +279,10 @@ class Places:
         path = self._path(tail)
         if path is None:
             return None
-        return Found(Place(pk, prefix), self._id(values | more), path, stage)
+        id = self._id(values | more)
+        if not keys.is_text_in(id, self._told_by):
+            return None
+        return Found(Place(pk, prefix), id, path, stage)
 
     def _path(self, text: str) -> str | None:
         if text not in self._paths:
@@ -310,4 +314,4 @@ class Places:
         """The block key behind what stands in the keys."""
         if tag is None and self.parts:
             tag = ",".join(["list", *[""] * self.parts])
-        return keys.from_text(text, tag)
+        return keys.from_text_in(text, tag, self._told_by)

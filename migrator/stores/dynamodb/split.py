@@ -49,7 +49,9 @@ class SplitCollection:
         given = {name: option for name, option in given.items() if name not in ("key", "most")}
         layout = Layout(GATHERED, {"pk": "{id}", **given})
         place = At(at.store, at.collection + LARGE, at.representation, layout)
-        self._large = GatheredCollection(store, wire, cls, place, options_of(place, GATHERED))
+        # What is one key to the table of items has one place beside, whatever its kind.
+        beside = replace(options_of(place, GATHERED), told_by=options.hash.type)
+        self._large = GatheredCollection(store, wire, cls, place, beside)
         self._most = options.most
         self._transactor = SplitTransactor(self._small, self._large, f"{store}:{at.collection}")
         self._measured = 0
