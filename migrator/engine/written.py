@@ -26,6 +26,8 @@ _ROOM = 4
 # Keys whose writes the feed has still to show, and for how many seconds it is asked for them.
 _AWAITED = 50_000
 _PATIENCE = 10.0
+# What may lie under one key whose answers never came; of more than so many nobody knows.
+_DOUBTS = 100
 # What stands for no block; that of a block has the second bit, and the first for a deadline.
 _REMOVED = 1
 _NUMBER = (1 << 64) - 4
@@ -53,7 +55,11 @@ class Written:
         sent = {encode(block.id): _digest(block) for block in blocks}
         sent |= {encode(key): _REMOVED for key in gone}
         for form, digest in sent.items():
-            self._doubt[form] = [*self._options(form), digest]
+            options = self._options(form)
+            if len(options) > _DOUBTS:
+                self._put(form, 0)
+                options = [0]
+            self._doubt[form] = [*options, digest]
         return list(sent)
 
     def answered(self, forms: Iterable[bytes]) -> None:

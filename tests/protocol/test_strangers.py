@@ -251,6 +251,19 @@ def test_nothing_is_known_where_others_write_or_fields_end() -> None:
     assert not memory.knows("a")
 
 
+def test_what_was_sent_again_and_again_without_an_answer_takes_no_more_and_more_memory() -> None:
+    memory = written.Written()
+    versions = [Block("a", {"": {"n": n}}) for n in range(5_000)]
+    memory.answered(memory.sends(versions[:1]))
+    for version in versions[1:]:
+        forms = memory.sends([version])
+
+    assert memory.holds("a", versions[2]) is None  # too many to know each
+    assert memory.holds("a", versions[-1]) is True
+    memory.answered(forms)
+    assert memory.holds("a", versions[-2]) is False
+
+
 def test_the_latest_keys_are_remembered_as_many_as_there_is_room_for(monkeypatch: Patch) -> None:
     monkeypatch.setattr(written, "REMEMBERED", room := 1 << 12)
     memory, keys = written.Written(), [str(n) for n in range(4 * room)]
