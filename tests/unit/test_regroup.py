@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -346,6 +347,18 @@ def test_what_can_not_be_bucketed_is_told(parts: list[Aggregate], why: str) -> N
     with pytest.raises(DoesNotFit, match=why) as error:
         bucket.together("s", parts)
     assert error.value.path
+
+
+@pytest.mark.parametrize(("order_by", "hint"), [("at", "sort it so"), (None, "order_by=")])
+def test_a_bucket_in_another_order_is_told_what_can_be_done(
+    order_by: str | None, hint: str
+) -> None:
+    bucket = Bucket("list", by={"s": "s"}, order_by=order_by, keep="id")
+    whole = {"s": "s", "list": [{"id": "b", "at": 2}, {"id": "a", "at": 1}]}
+    with pytest.raises(DoesNotFit, match="is not in the order of") as error:
+        translation("Day", bucket, of="R").apart(Aggregate("s", cast("Record", whole)))
+    assert hint in str(error.value)
+    assert "place" not in str(error.value)  # a bucket has none
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,8 @@ class Lens:
             if self.spec.place is None and not _ascends(map(self._rank, parts)):
                 order = self.spec.order_by or "the identifier of its elements"
                 hint = 'keep the order of the list in a field:  place="position"'
+                if isinstance(self.spec, Bucket):
+                    hint = 'sort it so, or name a field that it is sorted by:  order_by="at"'
                 raise misfit(self.spec.path, f"is not in the order of {order}", hint)
             return parts
 
