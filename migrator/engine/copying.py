@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from migrator.engine.moving import Careful
 from migrator.engine.points import reached
 from migrator.engine.reconcile import Done, Reconciler
 from migrator.grouping import Groups, Reader, Side, group_of
@@ -61,7 +62,8 @@ class CopyingGroups(Copying):
     def copy(self, range_: Json, position: Json, limit: int) -> Copied:
         if self._reader is None:
             source, cls = self._route.source, self._route.move.source_cls
-            known = Groups(Side(cls, source, source), group_of(self._route.translation, cls))
+            listing = Careful(source, self._retry, self._reconciler.scene.check)
+            known = Groups(Side(cls, source, listing), group_of(self._route.translation, cls))
             self._reader = Reader(self._route.translation, known)
         groups, keys, following = self._reader.members(range_, position, limit)
         reached("page.read")

@@ -25,14 +25,17 @@ from migrator.state import quarantine_key
 Aside = Callable[[], frozenset[str]]
 
 
-class _Careful:
-    """An observer for which a block that can't be read hides no other."""
+class Careful:
+    """An observer for which a block that can't be read hides no other. ``check`` raises where a
+    listing, which may take long, is to be given up."""
 
-    def __init__(self, observer: Observer, retry: Retry) -> None:
+    def __init__(self, observer: Observer, retry: Retry, check: Callable[[], None]) -> None:
         self._observer = observer
         self._retry = retry
+        self._check = check
 
     def page(self, range_: Json, position: Json, limit: int) -> Page:
+        self._check()
         return self._observer.page(range_, position, limit)
 
     def read(self, ids: Sequence[Value]) -> list[Block | None]:
@@ -58,14 +61,21 @@ class Moving(Groups):
     """
 
     def __init__(
-        self, route: Route, target: Observer, aside: Aside, retry: Retry, *, lists: bool
+        self,
+        route: Route,
+        target: Observer,
+        aside: Aside,
+        retry: Retry,
+        check: Callable[[], None],
+        *,
+        lists: bool,
     ) -> None:
         self._route = raw = route.followed
         cls = route.move.source_cls
-        reader = _Careful(living(raw.source.observer()), retry)
+        reader = Careful(living(raw.source.observer()), retry, check)
         super().__init__(Side(cls, raw.source, reader), group_of(route.translation, cls))
         self._reader = reader
-        self._target = _Careful(target, retry)
+        self._target = Careful(target, retry, check)
         self._aside = aside
         self._known = aside()
         self._lists = lists
@@ -153,4 +163,4 @@ def reading(route: Route, groups: Moving) -> Reader:
     return Reader(route.translation, groups)
 
 
-__all__ = ["Moving", "reading"]
+__all__ = ["Careful", "Moving", "reading"]

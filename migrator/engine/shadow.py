@@ -153,7 +153,7 @@ class Shadow:
         self._groups: Moving | None = None
         if route.gathers:
             # A group is known by what is sampled of it, and by what the other side holds.
-            self._groups = Moving(route, there, lambda: aside, self._retry, lists=False)
+            self._groups = Moving(route, there, lambda: aside, self._retry, check, lists=False)
             here = cast("Observer", reading(route, self._groups))
         else:
             here = living(route.source.observer())

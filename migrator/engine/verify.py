@@ -122,7 +122,9 @@ def verify(scene: Scene, route: Route, *, resume: bool = False) -> Verification:
     groups: Moving | None = None
     if route.gathers and scene.run.live:
         # Those in quarantine are parts: the groups are read without them.
-        groups = Moving(route, target, lambda: keys_aside(scene, route), scene.retry, lists=True)
+        groups = Moving(
+            route, target, lambda: keys_aside(scene, route), scene.retry, scene.check, lists=True
+        )
         source, aside = cast("Observer", reading(route, groups)), frozenset()
     else:
         source = living(route.source.observer())

@@ -15,12 +15,18 @@ import pytest
 from migrator import commands
 from migrator.engine import points
 from migrator.engine.backfill import quarantined
+from migrator.engine.copying import copying
+from migrator.engine.moving import Careful
 from migrator.engine.shadow import Shadow
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Scene
+from migrator.errors import Interrupted
+from migrator.grouping import groups
 from migrator.model.block import Address, Aggregate, Block, cut, join
 from migrator.model.phase import Phase
 from migrator.model.value import Record
+from migrator.ports import Page
+from migrator.retry import Retry
 from migrator.route import Route
 from tests.engine.regrouping import BUCKET, put, reading, write_project
 
@@ -78,6 +84,7 @@ class Sides:
             self.run, self.plan, [self.gathered], self.project.control, cast("Any", lease), 1,
             settle=settle, stop=threading.Event(),
         )  # fmt: skip
+        self.stop = scene.stop
         return verify(scene, self.gathered)
 
     def set_aside(self, id: str) -> None:
@@ -245,3 +252,34 @@ def test_a_plan_counts_days_and_a_followed_move_readings(sides: Sides) -> None:
     assert planned.create == _DAYS
     assert sides.route.source.count() == _MANY
     assert replace(sides.route, number=1).followed.source is sides.route.source
+
+
+def test_a_listing_ends_where_it_is_to_stop(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "PAGE", 5)
+    pages = 0
+    page = Careful.page
+
+    def stopped(self: Careful, *args: Any) -> Page:
+        nonlocal pages
+        pages += 1
+        sides.stop.set()
+        return page(self, *args)
+
+    monkeypatch.setattr(Careful, "page", stopped)
+    with pytest.raises(Interrupted):
+        sides.compare()
+
+    assert pages == 1  # of six
+
+
+def test_a_copy_ends_while_it_lists_where_it_is_to_stop(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check() -> None:
+        raise Interrupted("stopped", hint="go on")
+
+    reconciler = SimpleNamespace(scene=SimpleNamespace(check=check))
+    copies = copying(sides.route, cast("Any", reconciler), Retry())
+
+    with pytest.raises(Interrupted):
+        copies.copy([None, None], None, 10)
