@@ -131,6 +131,26 @@ def test_one_that_is_made_while_it_is_looked_for_is_held(
             base.rows("SELECT 1 FROM game WHERE id = 'g' FOR UPDATE NOWAIT")
 
 
+def test_a_row_that_came_beside_the_held_root_is_written_over(base: Base, monkeypatch: Any) -> None:
+    base.run(
+        "CREATE TABLE mark (game varchar(20) NOT NULL, pos integer NOT NULL, spell varchar(20), "
+        "PRIMARY KEY (game, pos))"  # without a foreign key nothing makes it wait for the root
+    )
+    marks = tables("game", rounds=tables("mark", parent="game", order_by="pos"))
+    collection = base.store().collection("Game", At("shop", marks))
+    collection.write([game(0, "a")])
+    hold = collection.writer._hold
+
+    def late(*args: Any) -> Any:
+        found = hold(*args)
+        base.run("INSERT INTO mark VALUES ('g', 1, 'theirs')")
+        return found
+
+    monkeypatch.setattr(collection.writer, "_hold", late)
+    collection.write([game(1, "a", "b")])
+    assert collection.read(["g"]) == [game(1, "a", "b")]
+
+
 def test_of_two_that_make_it_one_stays(base: Base, monkeypatch: Any) -> None:
     first, second = game(1, "a"), game(2, "x", "y", "z")
     found = between(base, monkeypatch, lambda c: c.write([first]), lambda c: c.write([second]))

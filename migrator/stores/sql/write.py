@@ -206,20 +206,23 @@ class Writer:
             # Some rows may lie there already, below another parent: these are moved.
             if not is_unique(error) or not node.key:
                 raise
-            there = self._there(connection, node, rows)
+            # This transaction's snapshot may be of before they came: a lock shows what is there.
+            there = self._there(connection, node, rows, lock=True)
             if not there:
                 raise
             update(connection, node, [row for row in rows if row.key in there])
             insert(connection, node, [row for row in rows if row.key not in there])
 
-    def _there(self, connection: Connection, node: Node, rows: list[Written]) -> set[Form]:
+    def _there(
+        self, connection: Connection, node: Node, rows: list[Written], *, lock: bool = False
+    ) -> set[Form]:
         codecs, places = node.codecs_of(node.key), node.places(node.key)
         columns = [node.table.c[name] for name in node.key]
         found: set[Form] = set()
         for start in range(0, len(rows), _CHUNK):
             chunk = [[row.raw[i] for i in places] for row in rows[start : start + _CHUNK]]
             query = sa.select(*columns).where(among(codecs, columns, chunk, self.dialect))
-            for row in connection.execute(query):
+            for row in connection.execute(query.with_for_update() if lock else query):
                 found.add(form([_decode(c, x) for c, x in zip(codecs, row, strict=True)]))
         return found
 
