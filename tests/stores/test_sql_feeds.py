@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -365,6 +366,40 @@ def _outbox(url: str, at: At) -> Iterator[Callable[[], list[Any]]]:
         return keys
 
     yield given
+    journal.drop()
+    store.close()
+
+
+@pytest.mark.parametrize("step", ["prepare", "drop"])
+@pytest.mark.parametrize("kind", [OutboxJournal, PostgresqlJournal])
+def test_no_application_falls_for_a_feed_of_postgresql_that_comes_or_goes(
+    urls: dict[str, str], postgresql: Run, kind: type[Any], step: str
+) -> None:
+    postgresql("DROP TABLE IF EXISTS matches, rounds, moves")
+    postgresql("CREATE TABLE matches (id varchar(20) PRIMARY KEY, v integer)")
+    postgresql("CREATE TABLE rounds (id integer PRIMARY KEY, match varchar(20), v integer)")
+    postgresql("CREATE TABLE moves (id integer PRIMARY KEY, round integer, v integer)")
+    postgresql("INSERT INTO matches VALUES ('a', 1)")
+    postgresql("INSERT INTO rounds VALUES (1, 'a', 1)")
+    postgresql("INSERT INTO moves VALUES (1, 1, 1)")
+    rounds = tables("rounds", parent="match", moves=tables("moves", parent="round"))
+    at = At("store", tables("matches", rounds=rounds), ["/Game/*"])
+    store = sql.open_store(StoreSettings("store", urls["postgresql"]))
+    journal = kind(OfTables(store.collection("Game", at)), "run")
+    journal.drop()
+    if step == "drop":
+        journal.prepare()
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(urls["postgresql"]) as connection:
+        connection.execute("UPDATE moves SET v = 2")
+        done = pool.submit(getattr(journal, step))
+        while not postgresql("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall():
+            time.sleep(0.01)
+        # Who waited first has looked for a deadlock by then, found none, and looks no more.
+        time.sleep(1.2)
+        connection.execute("UPDATE rounds SET v = 2")
+        connection.execute("UPDATE matches SET v = 2")
+        connection.commit()
+        done.result(60)
     journal.drop()
     store.close()
 

@@ -7,24 +7,17 @@ which is written in the same transaction, and nothing after it (R16).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from sqlalchemy.engine import Connection
 
-from migrator.errors import Transient
 from migrator.stores.sql.journal_postgresql import Followed, one, quoted
+from migrator.stores.sql.locks_postgresql import at_once, locked
 
 # Every session of Migrator's has it (engine.py); an application has no reason to set it.
 WRITER = "migrator.writer"
-# Who writes a child first and waits for the root holds what we wait for: we let go of it before
-# the server looks for a deadlock (after 1 s), whose victim might be the application.
-_BELOW = 0.2
-_BETWEEN = 0.02
-# Who is cut off under its lock holds up every writer: the server ends that session by itself (R6).
-_IDLE = 2.0
 
 
 Emit: TypeAlias = Callable[[Connection, str], None]
@@ -46,35 +39,11 @@ class PostgresqlFence:
         return list(dict.fromkeys(quoted(node) for node in self._followed.root.walk()))
 
     def raise_(self, mark: str, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while True:
-            try:
-                self._attempt(mark, end - time.monotonic())
-            except Transient as error:
-                if error.unknown or time.monotonic() >= end:
-                    raise
-                time.sleep(_BETWEEN)
-            else:
-                return
-
-    def _attempt(self, mark: str, seconds: float) -> None:
-        root, *below = self._tables
-        with self.database.writing(self.where) as c:
-            _at_once(
-                c,
-                f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}",
-                f"SET LOCAL idle_in_transaction_session_timeout = {int(_IDLE * 1000)}",
-                f"LOCK TABLE {root} IN SHARE ROW EXCLUSIVE MODE",
-            )
-            if below:
-                most = max(0.001, min(seconds, _BELOW))
-                _at_once(
-                    c,
-                    f"SET LOCAL lock_timeout = {int(most * 1000)}",
-                    f"LOCK TABLE {', '.join(below)} IN SHARE ROW EXCLUSIVE MODE",
-                )
-            _at_once(c, self._function(), *self._triggers())
+        def fence(c: Connection) -> None:
+            at_once(c, self._function(), *self._triggers())
             self._emit(c, mark)
+
+        locked(self.database, self.where, self._tables, "SHARE ROW EXCLUSIVE", fence, seconds)
 
     def _triggers(self) -> Iterator[str]:
         for table in self._tables:
@@ -107,11 +76,4 @@ class PostgresqlFence:
         with self.database.writing(self.where) as c:
             # Also where a table is gone.
             triggers = [f'DROP TRIGGER IF EXISTS "{self.name}" ON {t}' for t in self._tables]
-            _at_once(c, *triggers, f'DROP FUNCTION IF EXISTS "{self.name}"()')
-
-
-def _at_once(c: Connection, *statements: str) -> None:
-    """Send them as one message: under a fence each way to the server and back counts."""
-    driver: Any = c.connection.driver_connection
-    # Several can't be prepared, which the driver would do from the sixth time on.
-    driver.execute("; ".join(statements), prepare=False)
+            at_once(c, *triggers, f'DROP FUNCTION IF EXISTS "{self.name}"()')

@@ -21,6 +21,7 @@ from migrator.journal import Kept, Touch, Touches
 from migrator.model.value import Value
 from migrator.ports import Json, StoreSettings
 from migrator.stores.sql.engine import Database, connect_args
+from migrator.stores.sql.locks_postgresql import locked
 from migrator.stores.sql.options import read_url
 from migrator.stores.sql.shape import Node
 from migrator.stores.sql.stream_postgresql import Changes, Stream, lsn_number, lsn_text, marks_of
@@ -115,29 +116,38 @@ class PostgresqlJournal:
         """Publish the tables with old rows that show which aggregate they belonged to. What their
         replica identities were is kept with the publication, in the same transaction."""
         nodes = self._nodes
-        with self.database.writing(self.where) as c:
+        with self.database.reading(self.where) as c:
             if one(c, _PUBLICATION, n=self.name) is not None:
                 return
             before = {quoted(node): _identity(c, node) for node in nodes if _needs_full(node)}
-            for table, identity in before.items():
-                if identity != "FULL":
-                    c.execute(ddl(f"ALTER TABLE {table} REPLICA IDENTITY FULL"))
+        before = {table: identity for table, identity in before.items() if identity != "FULL"}
+
+        def publish(c: Connection) -> None:
+            if one(c, _PUBLICATION, n=self.name) is not None:
+                return  # somebody was faster
+            for table in before:
+                c.execute(ddl(f"ALTER TABLE {table} REPLICA IDENTITY FULL"))
             c.execute(
                 ddl(f'CREATE PUBLICATION "{self.name}" FOR TABLE {", ".join(map(quoted, nodes))}')
             )
-            kept = json.dumps({t: i for t, i in before.items() if i != "FULL"}).replace("'", "''")
+            kept = json.dumps(before).replace("'", "''")
             c.execute(ddl(f"COMMENT ON PUBLICATION \"{self.name}\" IS '{kept}'"))
+
+        locked(self.database, self.where, list(before), "ACCESS EXCLUSIVE", publish)
 
     def drop(self) -> None:
         with self._session() as c:
             self._drop_slot(c)
-        with self.database.writing(self.where) as c:
             said = "SELECT obj_description(oid, 'pg_publication') FROM pg_publication"
-            kept = one(c, f"{said} WHERE pubname = :n", n=self.name)
-            for table, identity in json.loads(kept or "{}").items():
-                if one(c, "SELECT to_regclass(:t)", t=table) is not None:
-                    c.execute(ddl(f"ALTER TABLE {table} REPLICA IDENTITY {identity}"))
+            kept = json.loads(one(c, f"{said} WHERE pubname = :n", n=self.name) or "{}")
+            there = [t for t in kept if one(c, "SELECT to_regclass(:t)", t=t) is not None]
+
+        def remove(c: Connection) -> None:
+            for table in there:
+                c.execute(ddl(f"ALTER TABLE {table} REPLICA IDENTITY {kept[table]}"))
             c.execute(ddl(f'DROP PUBLICATION IF EXISTS "{self.name}"'))
+
+        locked(self.database, self.where, there, "ACCESS EXCLUSIVE", remove)
 
     def kept(self) -> Kept | None:
         """The WAL from the slot's restart position on, which no other slot's may be beyond."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -20,9 +20,12 @@ from migrator.errors import FeedLost
 from migrator.journal import Kept, Touches
 from migrator.ports import Json
 from migrator.stores.sql.journal_postgresql import Followed, ddl, lacking, one, quoted
+from migrator.stores.sql.locks_postgresql import locked
 from migrator.stores.sql.pgoutput import Relation, Tuple
 from migrator.stores.sql.shape import Node
 from migrator.stores.sql.touched import Touched
+
+T = TypeVar("T")
 
 _AT_ONCE = 2_000
 _LOOK_EVERY = 0.02
@@ -62,19 +65,31 @@ class OutboxJournal:
         )  # fmt: skip
 
     def prepare(self) -> Json:
-        nodes = self.nodes()
-        with self.database.writing(self.where) as c:
-            if self.identity(c) is None:
-                c.execute(ddl(
-                    f"CREATE TABLE {self.outbox} (id bigserial PRIMARY KEY, "
-                    "xid xid8 NOT NULL DEFAULT pg_current_xact_id(), "
-                    "at timestamptz NOT NULL DEFAULT clock_timestamp(), "
-                    "node integer, old text[], new text[], mark text)"
-                ))  # fmt: skip
-                c.execute(ddl(f"COMMENT ON TABLE {self.outbox} IS '{uuid.uuid4().hex}'"))
-                for number, node in enumerate(nodes):
-                    self._watch(c, number, node)
-            return {"outbox": self.identity(c), "seen": "1:1:"}
+        with self.database.reading(self.where) as c:
+            made = self.identity(c)
+        if made is None:
+            made = self._locked("SHARE ROW EXCLUSIVE", self._make)
+        return {"outbox": made, "seen": "1:1:"}
+
+    def _make(self, c: Connection) -> str | None:
+        if self.identity(c) is None:  # else somebody was faster
+            c.execute(ddl(
+                f"CREATE TABLE {self.outbox} (id bigserial PRIMARY KEY, "
+                "xid xid8 NOT NULL DEFAULT pg_current_xact_id(), "
+                "at timestamptz NOT NULL DEFAULT clock_timestamp(), "
+                "node integer, old text[], new text[], mark text)"
+            ))  # fmt: skip
+            c.execute(ddl(f"COMMENT ON TABLE {self.outbox} IS '{uuid.uuid4().hex}'"))
+            for number, node in enumerate(self.nodes()):
+                self._watch(c, number, node)
+        return self.identity(c)
+
+    def _locked(self, mode: str, work: Callable[[Connection], T]) -> T:
+        """Do this while all of the tables that are still there are held."""
+        tables = [quoted(node) for node in self.nodes()]
+        with self.database.reading(self.where) as c:
+            there = [t for t in tables if one(c, "SELECT to_regclass(:t)", t=t) is not None]
+        return locked(self.database, self.where, there, mode, work)
 
     def identity(self, c: Connection) -> str | None:
         """What tells this outbox from all others; None where there is none."""
@@ -109,16 +124,18 @@ class OutboxJournal:
         return None if size is None else Kept(int(size))
 
     def drop(self) -> None:
-        with self.database.writing(self.where) as c:
-            pattern = f"{self.name}_outbox_"
-            functions = (
-                "SELECT quote_ident(proname) FROM pg_proc WHERE left(proname, :n) = :p "
-                "AND pg_function_is_visible(oid)"
-            )
-            asked = {"n": len(pattern), "p": pattern}
-            for (name,) in c.execute(sa.text(functions), asked).all():
-                c.execute(ddl(f"DROP FUNCTION {name}() CASCADE"))  # its triggers go with it
-            c.execute(ddl(f"DROP TABLE IF EXISTS {self.outbox}"))
+        self._locked("ACCESS EXCLUSIVE", self._remove)
+
+    def _remove(self, c: Connection) -> None:
+        pattern = f"{self.name}_outbox_"
+        functions = (
+            "SELECT quote_ident(proname) FROM pg_proc WHERE left(proname, :n) = :p "
+            "AND pg_function_is_visible(oid)"
+        )
+        asked = {"n": len(pattern), "p": pattern}
+        for (name,) in c.execute(sa.text(functions), asked).all():
+            c.execute(ddl(f"DROP FUNCTION {name}() CASCADE"))  # its triggers go with it
+        c.execute(ddl(f"DROP TABLE IF EXISTS {self.outbox}"))
 
     def mark(self, name: str) -> None:
         with self.database.writing(self.where) as c:
