@@ -22,6 +22,8 @@ CREATE TABLE round (game varchar(20) NOT NULL, pos integer NOT NULL, spell varch
   PRIMARY KEY (game, pos), FOREIGN KEY (game) REFERENCES game (id));
 """
 GAME = tables("game", rounds=tables("round", order_by="pos"))
+# InnoDB tells of transactions what it told before where it is asked again within 0.1 s.
+_LOOK_EVERY = 0.15
 WAITING = {
     "postgresql": "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
     "AND wait_event_type = 'Lock'",
@@ -58,7 +60,7 @@ def between(base: Base, monkeypatch: Any, first: Callable[[Any], object],
             until = time.monotonic() + 30
             while thread.is_alive() and not base.rows(WAITING[base.dialect]):
                 assert time.monotonic() < until
-                thread.join(0.01)
+                thread.join(_LOOK_EVERY)
         return found
 
     monkeypatch.setattr(one.writer, "_hold", late)
