@@ -20,6 +20,8 @@ from typing import Any, Protocol, cast
 
 import psycopg
 
+from migrator import commands
+from migrator.commands import Project, SwapTerms
 from migrator.state import LiveState
 from tests.system import servers
 from tests.system.kit import ENV, Shop
@@ -335,6 +337,30 @@ def mirroring(shop: Shop) -> Iterator[None]:
             process.terminate()
             process.wait()
             sys.stderr.write(log.read_text()[-10_000:])
+
+
+def there_and_back(
+    shop: Shop, project: Project, application: Application, words: Collection[str], swap: SwapTerms
+) -> None:
+    """Over, back, and over again while the application writes each of these; then both sides hold
+    what was acknowledged, and no more."""
+    with mirroring(shop):
+        application.go_on_until_each(words)
+        assert all(looked.clean for looked in commands.shadow(project, "0001", sample=20))
+        commands.cutover(project, "0001", swap=swap)
+        application.go_on_until_each(words)
+        assert all(looked.clean for looked in commands.shadow(project, "0001", sample=20))
+        done = commands.rollback(project, "0001", swap=swap)
+        assert (done.phase, done.primary) == ("shadow_read", "source")
+        application.go_on_until_each(words)
+        commands.cutover(project, "0001", swap=swap)
+        application.go_on_until_each(words)
+        application.stop()
+        for found in commands.verify_run(project, "0001"):
+            assert found.clean, found.told
+    for side in ("source", "target"):
+        application.assert_held(side)
+    assert "foreign write" not in [event["event"] for event in commands.events(project, "0001")]
 
 
 # ---------------------------------------------------------------------- the hook

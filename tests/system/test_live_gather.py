@@ -22,7 +22,7 @@ from migrator.gateway import Gateway
 from migrator.journal import journal_name
 from migrator.model.phase import Phase
 from tests.system import kit, servers
-from tests.system.application import Application, Held, Hooked, Refused, Rounds, mirroring
+from tests.system.application import Application, Held, Hooked, Refused, Rounds, there_and_back
 from tests.system.kit import ENV, Shop, Urls
 
 _OLD = 30
@@ -180,20 +180,4 @@ def _live(shop: Shop, application: Application, swap: SwapTerms) -> None:
         assert all(found.clean for found in done.verified)
         with pytest.raises(RefusedByPlan, match="no gateway"):
             Gateway.open("Day", shop.config, ENV, revision="0001", shape="source")
-        with mirroring(shop):
-            application.go_on_until_each(_WORDS)
-            assert all(looked.clean for looked in commands.shadow(project, "0001", sample=20))
-            commands.cutover(project, "0001", swap=swap)
-            application.go_on_until_each(_WORDS)
-            assert all(looked.clean for looked in commands.shadow(project, "0001", sample=20))
-            done = commands.rollback(project, "0001", swap=swap)
-            assert (done.phase, done.primary) == ("shadow_read", "source")
-            application.go_on_until_each(_WORDS)
-            commands.cutover(project, "0001", swap=swap)
-            application.go_on_until_each(_WORDS)
-            application.stop()
-            for found in commands.verify_run(project, "0001"):
-                assert found.clean, found.told
-        for side in ("source", "target"):
-            application.assert_held(side)
-        assert "foreign write" not in [event["event"] for event in commands.events(project, "0001")]
+        there_and_back(shop, project, application, _WORDS, swap)

@@ -86,7 +86,6 @@ def test_rounds_become_days_and_come_back(
     old, new = _PLACES[source], _PLACES[target]
     name = kit.fresh("pair")
     shop = Shop(tmp_path, {p.store: urls(p.server, p.name) for p in (old, new)})
-    here, there = old.script(f"{name}_row"), new.script(f"{name}_day")
     here = old.script(f"{name}_row", ["/Row/*"])
     there = new.script(f"{name}_day", ["/Day/*"])
     shop.script(f"""move = Move(
