@@ -389,3 +389,39 @@ def there_and_back(schedule: SpreadSchedule) -> None:
     if not (schedule.world.chances.truncate or schedule.world.chances.lose):
         # What changes without a touch may be taken for somebody else's.
         assert schedule.strangers() == [], schedule.world.told
+
+
+# ---------------------------------------------------------------------- what a round may do
+
+
+def moves(world: SpreadWorld) -> None:
+    world.put("0", to="7")
+
+
+def goes(world: SpreadWorld) -> None:
+    world.delete("0")
+
+
+def goes_and_comes(world: SpreadWorld) -> None:
+    world.delete("0")
+    world.put("0", to="1")
+
+
+def all_go(world: SpreadWorld) -> None:
+    world.delete("0")
+    world.delete("1")
+
+
+# Beside where each round lies after it.
+MEANWHILE = [
+    (moves, {"0": "7", "1": "0", "2": "7"}),
+    (goes, {"1": "0", "2": "7"}),
+    (goes_and_comes, {"0": "1", "1": "0", "2": "7"}),
+    (all_go, {"2": "7"}),
+]
+
+
+def primary_is(primary: str, schedule: Schedule) -> None:
+    """Have this side be the primary, of a schedule whose source still is."""
+    if primary == "target":
+        reach(schedule, Phase.CUT_OVER)

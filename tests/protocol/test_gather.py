@@ -18,7 +18,14 @@ from tests.protocol.gather import GatherSchedule, GatherWorld, filled, level
 from tests.protocol.lives import chances
 from tests.protocol.locating import alone, noted_late, unknown
 from tests.protocol.schedule import equal, reach
-from tests.protocol.spread import GAMES, there_and_back
+from tests.protocol.spread import (
+    GAMES,
+    MEANWHILE,
+    all_go,
+    moves,
+    primary_is,
+    there_and_back,
+)
 
 SHARD = 50
 SCHEDULES = int(os.environ.get("MIGRATOR_SCHEDULES", "200")) // 2
@@ -63,40 +70,11 @@ def _ends_with(world: GatherWorld, lies: dict[str, str]) -> None:
     assert world.servers["target"].blocks.keys() == set(lies.values())
 
 
-def _moves(world: GatherWorld) -> None:
-    world.put("0", to="7")
-
-
-def _goes(world: GatherWorld) -> None:
-    world.delete("0")
-
-
-def _goes_and_comes(world: GatherWorld) -> None:
-    world.delete("0")
-    world.put("0", to="1")
-
-
-def _all_go(world: GatherWorld) -> None:
-    world.delete("0")
-    world.delete("1")
-
-
-_MEANWHILE = [
-    (_moves, {"0": "7", "1": "0", "2": "7"}),
-    (_goes, {"1": "0", "2": "7"}),
-    (_goes_and_comes, {"0": "1", "1": "0", "2": "7"}),
-    (_all_go, {"2": "7"}),
-]
 _BOTH = pytest.mark.parametrize("primary", ["source", "target"])
 
 
-def _at(primary: str, schedule: GatherSchedule) -> None:
-    if primary == "target":
-        reach(schedule, Phase.CUT_OVER)
-
-
 @_BOTH
-@pytest.mark.parametrize(("happens", "lies"), _MEANWHILE)
+@pytest.mark.parametrize(("happens", "lies"), MEANWHILE)
 def test_a_round_lies_in_the_game_that_it_is_of(
     happens: Callable[[GatherWorld], None],
     lies: dict[str, str],
@@ -104,7 +82,7 @@ def test_a_round_lies_in_the_game_that_it_is_of(
     monkeypatch: Patch,
 ) -> None:
     schedule, world = level(monkeypatch)
-    _at(primary, schedule)
+    primary_is(primary, schedule)
     happens(world)
 
     schedule.settle()
@@ -118,8 +96,8 @@ def test_a_crash_while_a_round_moves_leaves_it_once(
     step: str, primary: str, monkeypatch: Patch
 ) -> None:
     schedule, world = level(monkeypatch)
-    _at(primary, schedule)
-    _all_go(world)
+    primary_is(primary, schedule)
+    all_go(world)
     world.put("2", to="1")
     world.script[step] = world.kill
 
@@ -133,8 +111,8 @@ def test_a_round_that_moved_while_the_feed_was_lost_leaves_nothing_behind(
     primary: str, monkeypatch: Patch
 ) -> None:
     schedule, world = level(monkeypatch)
-    _at(primary, schedule)
-    _moves(world)
+    primary_is(primary, schedule)
+    moves(world)
     world.delete("1")
     world.servers[primary].lose_feed()
 
@@ -149,7 +127,7 @@ def test_a_game_goes_while_its_rounds_are_copied(monkeypatch: Patch) -> None:
     for key, game in zip("012", ("0", "0", "7"), strict=True):
         world.put(key, to=game)
     # Which keys go together is listed then.
-    world.script["page.read"] = lambda: (_all_go(world), world.put("2", to="1"))  # type: ignore[func-returns-value]
+    world.script["page.read"] = lambda: (all_go(world), world.put("2", to="1"))  # type: ignore[func-returns-value]
     reach(schedule, Phase.BACKFILLED)
 
     schedule.settle()
@@ -298,7 +276,7 @@ def test_a_game_that_can_not_go_back_is_in_the_ledger_until_it_can(
 @_BOTH
 def test_nobody_swaps_where_the_way_back_is_not_proven(primary: str, monkeypatch: Patch) -> None:
     schedule, _ = level(monkeypatch)
-    _at(primary, schedule)
+    primary_is(primary, schedule)
     monkeypatch.setattr(Route, "taken_apart", lambda *_: [])
 
     assert not schedule.ask(Phase.CUT_OVER if primary == "source" else Phase.SHADOW_READ)
@@ -314,7 +292,7 @@ def test_a_foreign_write_to_the_mirror_is_told_and_undone(
     key: str, primary: str, monkeypatch: Patch
 ) -> None:
     schedule, world = level(monkeypatch, hook=True)  # no store denies it then
-    _at(primary, schedule)
+    primary_is(primary, schedule)
     schedule.settle()
     world.foreign("source" if primary == "target" else "target", key)
 
@@ -330,7 +308,7 @@ def test_a_foreign_write_to_the_mirror_is_told_and_undone(
 
 
 def _left(schedule: GatherSchedule, world: GatherWorld) -> None:
-    _moves(world)
+    moves(world)
     world.delete("1")
 
 

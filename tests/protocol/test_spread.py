@@ -23,12 +23,16 @@ from tests.protocol.lives import chances
 from tests.protocol.locating import alone, noted_late, unknown
 from tests.protocol.schedule import equal, reach
 from tests.protocol.spread import (
+    MEANWHILE,
     MovedWorld,
     SpreadSchedule,
     SpreadWorld,
     TitledWorld,
+    all_go,
     filled,
     level,
+    moves,
+    primary_is,
     there_and_back,
 )
 
@@ -63,41 +67,12 @@ def _ends_with(world: SpreadWorld, lies: dict[str, str]) -> None:
         assert world.servers["source"].blocks.keys() == set(lies.values())
 
 
-def _moves(world: SpreadWorld) -> None:
-    world.put("0", to="7")
-
-
-def _goes(world: SpreadWorld) -> None:
-    world.delete("0")
-
-
-def _goes_and_comes(world: SpreadWorld) -> None:
-    world.delete("0")
-    world.put("0", to="1")
-
-
-def _all_go(world: SpreadWorld) -> None:
-    world.delete("0")
-    world.delete("1")
-
-
-_MEANWHILE = [
-    (_moves, {"0": "7", "1": "0", "2": "7"}),
-    (_goes, {"1": "0", "2": "7"}),
-    (_goes_and_comes, {"0": "1", "1": "0", "2": "7"}),
-    (_all_go, {"2": "7"}),
-]
 _BOTH = pytest.mark.parametrize("primary", ["source", "target"])
-
-
-def _at(primary: str, schedule: SpreadSchedule) -> None:
-    if primary == "target":
-        reach(schedule, Phase.CUT_OVER)
 
 
 @_BOTH
 @pytest.mark.parametrize("kind", [SpreadWorld, TitledWorld])
-@pytest.mark.parametrize(("happens", "lies"), _MEANWHILE)
+@pytest.mark.parametrize(("happens", "lies"), MEANWHILE)
 def test_a_round_lies_in_the_game_that_it_is_of(
     happens: Callable[[SpreadWorld], None],
     lies: dict[str, str],
@@ -106,7 +81,7 @@ def test_a_round_lies_in_the_game_that_it_is_of(
     monkeypatch: Patch,
 ) -> None:
     schedule, world = level(monkeypatch, kind)
-    _at(primary, schedule)
+    primary_is(primary, schedule)
     happens(world)
 
     schedule.settle()
@@ -120,8 +95,8 @@ def test_a_crash_while_a_round_moves_leaves_it_once(
     step: str, primary: str, monkeypatch: Patch
 ) -> None:
     schedule, world = level(monkeypatch)
-    _at(primary, schedule)
-    _all_go(world)
+    primary_is(primary, schedule)
+    all_go(world)
     world.put("2", to="1")
     world.script[step] = world.kill
 
@@ -135,8 +110,8 @@ def test_a_round_that_moved_while_the_feed_was_lost_leaves_nothing_behind(
     primary: str, monkeypatch: Patch
 ) -> None:
     schedule, world = level(monkeypatch)
-    _at(primary, schedule)
-    _moves(world)
+    primary_is(primary, schedule)
+    moves(world)
     world.delete("1")
     world.servers[primary].lose_feed()
 
@@ -266,7 +241,7 @@ def _denied(schedule: SpreadSchedule, world: SpreadWorld, patch: Patch) -> None:
 
     told: list[list[str]] = []
     patch.setattr(source, "write", refusing)
-    _all_go(world)
+    all_go(world)
     schedule.work(enough)  # one process: another one would look at everything once more
     assert told[-1] == ["Round:0"]
 
@@ -341,7 +316,7 @@ def test_a_game_goes_with_its_rounds(monkeypatch: Patch) -> None:
 @_BOTH
 def test_a_foreign_write_to_the_mirror_is_told_and_undone(primary: str, monkeypatch: Patch) -> None:
     schedule, world = level(monkeypatch, hook=True)  # no store denies it then
-    _at(primary, schedule)
+    primary_is(primary, schedule)
     schedule.settle()
     world.foreign("source" if primary == "target" else "target", "2")
 
@@ -377,7 +352,7 @@ def _forgotten(patch: Patch) -> None:
 
 
 def _left(schedule: SpreadSchedule, world: SpreadWorld, patch: Patch) -> None:
-    _moves(world)
+    moves(world)
     world.delete("1")
 
 
