@@ -349,6 +349,19 @@ def test_the_fence_of_postgresql_makes_no_transaction_a_deadlock(
     store.close()
 
 
+def _three_levels(postgresql: Run) -> At:
+    """Matches a and b, of a one round with one move."""
+    postgresql("DROP TABLE IF EXISTS matches, rounds, moves")
+    postgresql("CREATE TABLE matches (id varchar(20) PRIMARY KEY, v integer)")
+    postgresql("CREATE TABLE rounds (id integer PRIMARY KEY, match varchar(20), v integer)")
+    postgresql("CREATE TABLE moves (id integer PRIMARY KEY, round integer, v integer)")
+    postgresql("INSERT INTO matches VALUES ('a', 1), ('b', 1)")
+    postgresql("INSERT INTO rounds VALUES (1, 'a', 1)")
+    postgresql("INSERT INTO moves VALUES (1, 1, 1)")
+    rounds = tables("rounds", parent="match", moves=tables("moves", parent="round"))
+    return At("store", tables("matches", rounds=rounds), ["/Game/*"])
+
+
 @contextmanager
 def _outbox(url: str, at: At) -> Iterator[Callable[[], list[Any]]]:
     """An outbox of some tables; what it gives is asked for, all that there is."""
@@ -375,15 +388,7 @@ def _outbox(url: str, at: At) -> Iterator[Callable[[], list[Any]]]:
 def test_no_application_falls_for_a_feed_of_postgresql_that_comes_or_goes(
     urls: dict[str, str], postgresql: Run, kind: type[Any], step: str
 ) -> None:
-    postgresql("DROP TABLE IF EXISTS matches, rounds, moves")
-    postgresql("CREATE TABLE matches (id varchar(20) PRIMARY KEY, v integer)")
-    postgresql("CREATE TABLE rounds (id integer PRIMARY KEY, match varchar(20), v integer)")
-    postgresql("CREATE TABLE moves (id integer PRIMARY KEY, round integer, v integer)")
-    postgresql("INSERT INTO matches VALUES ('a', 1)")
-    postgresql("INSERT INTO rounds VALUES (1, 'a', 1)")
-    postgresql("INSERT INTO moves VALUES (1, 1, 1)")
-    rounds = tables("rounds", parent="match", moves=tables("moves", parent="round"))
-    at = At("store", tables("matches", rounds=rounds), ["/Game/*"])
+    at = _three_levels(postgresql)
     store = sql.open_store(StoreSettings("store", urls["postgresql"]))
     journal = kind(OfTables(store.collection("Game", at)), "run")
     journal.drop()
@@ -420,15 +425,7 @@ def test_an_outbox_of_postgresql_gives_what_commits_late(
 def test_an_outbox_of_postgresql_looks_for_the_root_when_it_is_read(
     urls: dict[str, str], postgresql: Run
 ) -> None:
-    postgresql("DROP TABLE IF EXISTS matches, rounds, moves")
-    postgresql("CREATE TABLE matches (id varchar(20) PRIMARY KEY, v integer)")
-    postgresql("CREATE TABLE rounds (id integer PRIMARY KEY, match varchar(20), v integer)")
-    postgresql("CREATE TABLE moves (id integer PRIMARY KEY, round integer, v integer)")
-    postgresql("INSERT INTO matches VALUES ('a', 1), ('b', 1)")
-    postgresql("INSERT INTO rounds VALUES (1, 'a', 1)")
-    postgresql("INSERT INTO moves VALUES (1, 1, 1)")
-    rounds = tables("rounds", parent="match", moves=tables("moves", parent="round"))
-    at = At("store", tables("matches", rounds=rounds), ["/Game/*"])
+    at = _three_levels(postgresql)
     with _outbox(urls["postgresql"], at) as given:
         with psycopg.connect(urls["postgresql"]) as connection:
             connection.execute("UPDATE moves SET v = 2")

@@ -61,6 +61,16 @@ class Refused(Exception):
     """A write that certainly was not carried out."""
 
 
+@contextmanager
+def writing(session: psycopg.Connection[Any]) -> Iterator[Callable[..., object]]:
+    """One transaction on PostgreSQL; what a fence denies is Refused."""
+    try:
+        with session.transaction():
+            yield session.execute
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        raise Refused from error
+
+
 @dataclass
 class Tables:
     """Games in tables of PostgreSQL: ``NAME`` and its rounds in ``NAME_round``."""
@@ -80,7 +90,7 @@ class Tables:
         )
 
     def put(self, key: str, number: int, rounds: Rounds) -> None:
-        with self._writing() as do:
+        with writing(self.session) as do:
             do(f"INSERT INTO {self.name} (id, n) VALUES (%s, %s) "
                "ON CONFLICT (id) DO UPDATE SET n = EXCLUDED.n", (key, number))  # fmt: skip
             do(f"DELETE FROM {self.name}_round WHERE game = %s", (key,))
@@ -88,21 +98,13 @@ class Tables:
                 do(f"INSERT INTO {self.name}_round VALUES (%s, %s, %s)", (key, place, spell))
 
     def append(self, key: str, place: int, spell: str) -> None:
-        with self._writing() as do:
+        with writing(self.session) as do:
             do(f"INSERT INTO {self.name}_round VALUES (%s, %s, %s)", (key, place, spell))
 
     def delete(self, key: str) -> None:
-        with self._writing() as do:
+        with writing(self.session) as do:
             do(f"DELETE FROM {self.name}_round WHERE game = %s", (key,))
             do(f"DELETE FROM {self.name} WHERE id = %s", (key,))
-
-    @contextmanager
-    def _writing(self) -> Iterator[Callable[..., object]]:
-        try:
-            with self.session.transaction():
-                yield self.session.execute
-        except psycopg.errors.ReadOnlySqlTransaction as error:
-            raise Refused from error
 
     def held(self) -> dict[str, Held]:
         with self.session.transaction():

@@ -7,12 +7,10 @@ moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from migrator import commands
@@ -22,7 +20,14 @@ from migrator.gateway import Gateway
 from migrator.journal import journal_name
 from migrator.model.phase import Phase
 from tests.system import kit, servers
-from tests.system.application import Application, Held, Hooked, Refused, Rounds, there_and_back
+from tests.system.application import (
+    Application,
+    Held,
+    Hooked,
+    Rounds,
+    there_and_back,
+    writing,
+)
 from tests.system.kit import ENV, Shop, Urls
 
 _OLD = 30
@@ -64,7 +69,7 @@ class _Rows:
 
     def put(self, key: str, number: int, rounds: Rounds) -> None:
         rows = _rows(key, number, rounds)
-        with self._writing() as do:
+        with writing(self.session) as do:
             for row in rows:
                 do(
                     f"INSERT INTO {self.name} VALUES (%s, %s, %s, %s) ON CONFLICT (id) DO UPDATE "
@@ -73,23 +78,15 @@ class _Rows:
             do(f"DELETE FROM {self.name} WHERE id LIKE %s AND pos >= %s", (f"{key}/%", len(rows)))
 
     def append(self, key: str, place: int, spell: str) -> None:
-        with self._writing() as do:
+        with writing(self.session) as do:
             do(
                 f"INSERT INTO {self.name} SELECT %s, day, %s, %s FROM {self.name} WHERE id = %s",
                 (f"{key}/{place + 1}", place + 1, spell, f"{key}/0"),
             )
 
     def delete(self, key: str) -> None:
-        with self._writing() as do:
+        with writing(self.session) as do:
             do(f"DELETE FROM {self.name} WHERE id LIKE %s", (f"{key}/%",))
-
-    @contextmanager
-    def _writing(self) -> Iterator[Callable[..., object]]:
-        try:
-            with self.session.transaction():
-                yield self.session.execute
-        except psycopg.errors.ReadOnlySqlTransaction as error:
-            raise Refused from error
 
     def held(self) -> dict[str, Held]:
         rows = self.session.execute(f"SELECT id, pos, spell FROM {self.name}").fetchall()

@@ -23,6 +23,7 @@ from tests.system.application import (
     Rounds,
     Tables,
     mirroring,
+    writing,
 )
 from tests.system.kit import Shop, Urls
 
@@ -43,7 +44,7 @@ class _Placed(Tables):
         self.session.execute(f"ALTER TABLE {self.name} ADD place text NOT NULL UNIQUE")
 
     def put(self, key: str, number: int, rounds: Rounds) -> None:
-        with self._writing() as do:
+        with writing(self.session) as do:
             do(f"INSERT INTO {self.name} (id, n, place) VALUES (%s, %s, %s) ON CONFLICT (id) "
                "DO UPDATE SET n = EXCLUDED.n, place = EXCLUDED.place",
                (key, number, _place(key, number)))  # fmt: skip
