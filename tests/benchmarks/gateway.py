@@ -2,52 +2,43 @@
 
 Reads and writes of one game by the gateway and by the plain driver in turn, on the same server at
 the same time, while a real mirror follows. By hand is what an application would write with the
-driver and no needless request: a read of tables in one snapshot, a write in one transaction with
-its rows in one batch, on Cassandra two reads and a lightweight transaction between two halves of a
-bracket. The figures are of single calls, one after another.
+driver and no needless request, for the same result (``hands``, ``hands_sql``, ``hands_nosql``);
+bare is a change alone, which tells nothing of what is there. The figures are of single calls, one
+after another.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import structlog
-from cassandra import ConsistencyLevel
-from psycopg import IsolationLevel
 
 from migrator import commands
 from migrator.commands import frozen_plan
-from migrator.gateway import Behind, Gateway
+from migrator.exchange import Amending, Exchanging
+from migrator.gateway import Behind, Gateway, changes
 from migrator.model.block import Aggregate, cut, join
 from migrator.model.phase import Phase
 from migrator.model.value import Record
+from migrator.ports import Collection
 from tests.benchmarks import clients, machine
-from tests.benchmarks.hands import SPELLS, TABLE, Hand, of_dynamodb, of_sqlite
+from tests.benchmarks.hands import TABLE, Hand, game, round_
+from tests.benchmarks.hands_nosql import of_cassandra, of_documents, of_dynamodb, of_redis
+from tests.benchmarks.hands_sql import of_mariadb, of_sqlite, of_tables
 from tests.benchmarks.pairs import databases
 from tests.benchmarks.sides import Side
 from tests.contract import servers as contract
 from tests.contract.own_redis import Own
-from tests.system import servers
-from tests.system.application import Documents, Tables, mirroring
+from tests.system.application import mirroring
 from tests.system.kit import ENV, Shop
-from tests.system.servers import connect_postgresql
-from tests.system.test_live_feeds import on_mariadb
-from tests.system.test_live_redis import Keys, keys_at
-
-
-def game(key: str, number: int) -> Record:
-    rounds = [{"pos": place, "spell": spell} for place, spell in enumerate(SPELLS)]
-    return {"id": key, "n": number, "rounds": rounds}
+from tests.system.test_live_redis import keys_at
 
 
 @dataclass
@@ -57,35 +48,64 @@ class Times:
     by_hand: list[float] = field(default_factory=list)
     store: list[float] = field(default_factory=list)
     gateway: list[float] = field(default_factory=list)
+    bare: list[float] = field(default_factory=list)
 
     def line(self, what: str) -> str:
         told = []
         for name, of in (("median", statistics.median), ("best", min)):
             hand, store, gateway = (of(x) * 1e6 for x in (self.by_hand, self.store, self.gateway))
-            told.append(
+            line = (
                 f"{name}: by hand {hand:,.0f} us, store {store:,.0f}, gateway {gateway:,.0f}: "
                 f"{gateway / hand:.2f} of by hand, {gateway / store:.2f} of the store"
             )
+            if self.bare:
+                bare = of(self.bare) * 1e6
+                line += f"; bare by hand {bare:,.0f}: {gateway / bare:.2f}"
+            told.append(line)
         return f"   {what}  {told[0]}\n   {' ' * len(what)}  {told[1]}"
 
 
 Call = Callable[[int], object]
+_SIDES = 4  # by hand, the store, the gateway, bare by hand
 
 
-def in_turn(by_hand: Call, store: Call, gateway: Call, calls: int) -> Times:
-    """Each call by hand, by the store that the gateway has, and by the gateway, in turn."""
+def in_turn(
+    by_hand: Call, store: Call, gateway: Call, calls: int, *, bare: Call | None = None
+) -> Times:
+    """Each call by hand, by the store that the gateway has, and by the gateway, in turn; the
+    numbers that they take all differ."""
     times = Times()
     sides = [(by_hand, times.by_hand), (store, times.store), (gateway, times.gateway)]
+    if bare is not None:
+        sides.append((bare, times.bare))
     before = calls // 10  # what comes first opens connections
     for number in range(calls + before):
-        for do, took in sides:
+        for place, (do, took) in enumerate(sides):
+            given = _SIDES * number + place
             began = time.perf_counter()
-            do(number)
+            do(given)
             seconds = time.perf_counter() - began
             if number >= before:
                 took.append(seconds)
         sides = [*sides[1:], sides[0]]
     return times
+
+
+def amended(at: Collection, id: str, set: Record, append: Record) -> object:
+    """A change by the store alone: in one request where it has such, else read and exchanged."""
+    if isinstance(at, Amending):
+        block = at.amend(id, set, append)
+        assert block is not None
+        return join(block)
+    (held,) = at.read([id])
+    assert held is not None
+    assert isinstance(at, Exchanging)
+    value = changes.updated(join(held).value, set, (), id)
+    for path, item in append.items():
+        value = changes.appended(value, path, item, id)
+    block = cut(Aggregate(id, value), at.at.rules("Game"))
+    assert at.exchange(id, held, changes.change_of(held, block, apart=True))
+    return value
 
 
 def settled(gateway: Gateway) -> None:
@@ -115,197 +135,49 @@ def measure(name: str, shop: Shop, hand: Hand, calls: int, games: int) -> None:
         settled(gateway)
         print(name, flush=True)
 
-        def key(number: int) -> str:
-            return f"game-{number % games}"
+        source = route.source
+        begun = 0  # each kind of call begins with numbers of its own
 
-        reads = in_turn(
+        def key(number: int) -> str:
+            return f"game-{number // _SIDES % games}"  # all take the same game in turn
+
+        def by_hand(do: Callable[[str, int], object]) -> Call:
+            return lambda n: do(key(n), begun + n)
+
+        def told(what: str, times: Times) -> None:
+            nonlocal begun
+            begun += _SIDES * (calls + calls // 10)
+            print(times.line(what), flush=True)
+
+        told("read", in_turn(
             lambda n: hand.get(key(n)),
-            lambda n: [join(block) for block in route.source.read([key(n)]) if block],
+            lambda n: [join(block) for block in source.read([key(n)]) if block],
             lambda n: gateway.get(key(n)),
             calls,
-        )
-        print(reads.line("read"), flush=True)
+        ))  # fmt: skip
 
         def put(n: int) -> None:
-            block = cut(Aggregate(key(n), game(key(n), 3 * n + 1)), rules)
-            route.source.write([block])
+            source.write([cut(Aggregate(key(n), game(key(n), begun + n)), rules)])
 
-        writes = in_turn(
-            lambda n: hand.put(key(n), 3 * n),
-            put,
-            lambda n: gateway.put(key(n), game(key(n), 3 * n + 2)),
+        told("put", in_turn(
+            by_hand(hand.put), put, lambda n: gateway.put(key(n), game(key(n), begun + n)), calls
+        ))  # fmt: skip
+        told("update", in_turn(
+            by_hand(hand.update),
+            lambda n: amended(source, key(n), {"n": begun + n}, {}),
+            lambda n: gateway.update(key(n), {"n": begun + n}),
             calls,
-        )
-        print(writes.line("write"), flush=True)
+            bare=hand.bare_update and by_hand(hand.bare_update),
+        ))  # fmt: skip
+        told("append", in_turn(
+            by_hand(hand.append),
+            lambda n: amended(source, key(n), {}, {"rounds": round_(begun + n)}),
+            lambda n: gateway.append(key(n), "rounds", round_(begun + n)),
+            calls,
+            bare=hand.bare_append and by_hand(hand.bare_append),
+        ))  # fmt: skip
     with shop.open() as project:
         commands.abort(project, "0001", drop_target=True)
-
-
-# ---------------------------------------------------------------------- by hand
-
-
-@contextmanager
-def of_tables(url: str, games: int) -> Iterator[Hand]:
-    tables = Tables(url, TABLE)
-    tables.make()
-    session = tables.session
-    with session.transaction():
-        for number in range(games):
-            tables.put(f"game-{number}", number, SPELLS)
-    reader = connect_postgresql(url)
-    reader.isolation_level, reader.read_only = IsolationLevel.REPEATABLE_READ, True
-
-    def get(key: str) -> Record | None:
-        with reader.transaction():
-            row = reader.execute(f"SELECT id, n FROM {TABLE} WHERE id = %s", (key,)).fetchone()
-            rounds = reader.execute(
-                f"SELECT pos, spell FROM {TABLE}_round WHERE game = %s ORDER BY pos", (key,)
-            ).fetchall()
-        if row is None:
-            return None
-        return {
-            "id": row[0], "n": row[1],
-            "rounds": [{"pos": place, "spell": spell} for place, spell in rounds],
-        }  # fmt: skip
-
-    def put(key: str, number: int) -> None:
-        with session.transaction(), session.cursor() as cursor:
-            cursor.execute(
-                f"INSERT INTO {TABLE} (id, n) VALUES (%s, %s) "
-                "ON CONFLICT (id) DO UPDATE SET n = EXCLUDED.n", (key, number),
-            )  # fmt: skip
-            cursor.execute(f"DELETE FROM {TABLE}_round WHERE game = %s", (key,))
-            rows = [(key, place, spell) for place, spell in enumerate(SPELLS)]
-            cursor.executemany(f"INSERT INTO {TABLE}_round VALUES (%s, %s, %s)", rows)
-
-    yield Hand(get, put)
-    reader.close()
-    tables.close()
-
-
-@contextmanager
-def of_mariadb(url: str, games: int) -> Iterator[Hand]:
-    tables = on_mariadb(url, TABLE)
-    tables.make()
-    for number in range(games):
-        tables.put(f"game-{number}", number, SPELLS)
-    reader, writer = servers.connect_mariadb(url), tables.session
-
-    def get(key: str) -> Record | None:
-        with reader.cursor() as cursor:
-            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-            cursor.execute(f"SELECT id, n FROM {TABLE} WHERE id = %s", (key,))
-            row = cursor.fetchone()
-            cursor.execute(
-                f"SELECT pos, spell FROM {TABLE}_round WHERE game = %s ORDER BY pos", (key,)
-            )
-            rounds = cursor.fetchall()
-            cursor.execute("COMMIT")
-        if row is None:
-            return None
-        return {
-            "id": row[0], "n": row[1],
-            "rounds": [{"pos": place, "spell": spell} for place, spell in rounds],
-        }  # fmt: skip
-
-    def put(key: str, number: int) -> None:
-        with writer.cursor() as cursor:
-            cursor.execute("BEGIN")
-            cursor.execute(
-                f"INSERT INTO {TABLE} (id, n) VALUES (%s, %s) "
-                "ON DUPLICATE KEY UPDATE n = VALUES(n)", (key, number),
-            )  # fmt: skip
-            cursor.execute(f"DELETE FROM {TABLE}_round WHERE game = %s", (key,))
-            rows = [(key, place, spell) for place, spell in enumerate(SPELLS)]
-            cursor.executemany(f"INSERT INTO {TABLE}_round VALUES (%s, %s, %s)", rows)
-            cursor.execute("COMMIT")
-
-    yield Hand(get, put)
-    reader.close()
-    tables.close()
-
-
-@contextmanager
-def of_redis(own: Own, games: int) -> Iterator[Hand]:
-    keys = Keys(own, TABLE)
-    client = keys.client
-    for number in range(games):
-        keys.put(f"game-{number}", number, SPELLS)
-
-    def get(key: str) -> Record:
-        with client.pipeline(transaction=True) as step:
-            step.hgetall(f"{TABLE}:{key}")
-            step.lrange(f"{TABLE}:{key}:rounds", 0, -1)
-            fields, rounds = step.execute()
-        value: Record = {name.decode(): json.loads(text) for name, text in fields.items()}
-        return {**value, "rounds": [json.loads(each) for each in rounds]}
-
-    yield Hand(get, lambda key, number: keys.put(key, number, SPELLS))
-    keys.client.close()
-
-
-@contextmanager
-def of_documents(url: str, games: int) -> Iterator[Hand]:
-    documents = Documents(url, TABLE)
-    for number in range(games):
-        documents.put(f"game-{number}", number, SPELLS)
-    yield Hand(
-        lambda key: documents.games.find_one({"_id": key}),
-        lambda key, number: documents.put(key, number, SPELLS),
-    )
-    documents.close()
-
-
-@contextmanager
-def of_cassandra(games: int) -> Iterator[Hand]:
-    """The same five requests: a row beside the data, what lies there, twice, the data by a
-    lightweight transaction, the row once more."""
-    session: Any = clients.connect_cassandra()
-    session.set_keyspace(clients.KEYSPACE)
-    session.execute(
-        'CREATE TABLE by_hand (block text PRIMARY KEY, "entries" map<text, text>, version bigint)'
-    )
-    session.execute(
-        "CREATE TABLE by_hand_bracket (bucket bigint, id blob, key text, state text, "
-        "deleted boolean, PRIMARY KEY (bucket, id))"
-    )
-
-    def prepared(text: str) -> Any:
-        made = session.prepare(text)
-        made.consistency_level = ConsistencyLevel.LOCAL_QUORUM
-        return made
-
-    insert = prepared('INSERT INTO by_hand (block, "entries") VALUES (?, ?)')
-    select = prepared('SELECT block, "entries" FROM by_hand WHERE block = ?')
-    versioned = prepared('SELECT block, "entries", version FROM by_hand WHERE block = ?')
-    change = prepared(
-        'UPDATE by_hand SET version = ?, "entries" = "entries" + ? WHERE block = ? IF version = ?'
-    )
-    opens = prepared(
-        "INSERT INTO by_hand_bracket (bucket, id, key, state, deleted) VALUES (?, ?, ?, 'o', false)"
-    )
-    closes = prepared("UPDATE by_hand_bracket SET state = 'c' WHERE bucket = ? AND id = ?")
-
-    def cells(key: str, number: int) -> dict[str, str]:
-        return {name: json.dumps(item) for name, item in game(key, number).items()}
-
-    def put(key: str, number: int) -> None:
-        now = time.time_ns()
-        bucket, id = now // 10**9, now.to_bytes(16)
-        session.execute(opens, (bucket, id, key))
-        get(key)
-        _, _, version = session.execute(versioned, (key,)).one()
-        session.execute(change, ((version or 0) + 1, cells(key, number), key, version))
-        session.execute(closes, (bucket, id))
-
-    def get(key: str) -> object:
-        row = session.execute(select, (key,)).one()
-        return row and {name: json.loads(text) for name, text in row[1].items()}
-
-    for number in range(games):
-        session.execute(insert, (f"game-{number}", cells(f"game-{number}", number)))
-    yield Hand(get, put)
-    session.cluster.shutdown()
 
 
 # ---------------------------------------------------------------------- the pairs

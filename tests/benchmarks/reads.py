@@ -24,7 +24,10 @@ from migrator.errors import Waiting
 from migrator.gateway import Gateway
 from migrator.model.phase import Phase
 from tests.benchmarks import clients, machine
-from tests.benchmarks.gateway import TABLE, Call, game, of_cassandra, of_tables, settled
+from tests.benchmarks.gateway import Call, settled
+from tests.benchmarks.hands import TABLE, game
+from tests.benchmarks.hands_nosql import of_cassandra
+from tests.benchmarks.hands_sql import of_tables
 from tests.benchmarks.pairs import databases
 from tests.benchmarks.sides import Side
 from tests.contract import servers
