@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 pytest.register_assert_rewrite("migrator.testing.contract")
 
 import migrator.testing.matrix  # noqa: E402
+import tests.limit  # noqa: E402
 import tests.system.matrix  # noqa: E402
 import tests.together  # noqa: E402
 import tests.unsteady  # noqa: E402
@@ -128,6 +129,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Here and not beside the contract tests: the process that prints collects no tests itself
     # where others run them.
     config.pluginmanager.register(migrator.testing.matrix, "promises")
+    config.pluginmanager.register(tests.limit, "limit")
     config.pluginmanager.register(tests.unsteady, "unsteady")
     config.pluginmanager.register(tests.together, "together")
     config.pluginmanager.register(tests.together.Workers(config), "workers")
