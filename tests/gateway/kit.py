@@ -14,6 +14,8 @@ from migrator.planning.file import encode_plan
 from migrator.state import LiveState, Run
 from migrator.state.gateways import Gateways, has_acknowledged, is_armed, wait_for
 from tests.engine.games import make_project
+from tests.system.kit import fresh
+from tests.system.servers import MakeDatabase
 
 # Short leases, so that a swap need not wait long for one, and patience: on a busy machine one may
 # run out before it is renewed, and a write waits until it is.
@@ -24,6 +26,12 @@ HASTY = replace(QUICK, bound=0.2)
 
 def opened(config: Path, terms: Terms = QUICK) -> Gateway:
     return Gateway.open("Game", config, "test", terms=terms)
+
+
+def control_on(config: Path, database_url: MakeDatabase) -> None:
+    """Put a project's control database on PostgreSQL, in a database of its own."""
+    url = database_url("postgresql", fresh("control"))
+    config.write_text(f'[env.test]\ncontrol = "{url}"\n' + config.read_text())
 
 
 class Owner:
@@ -80,4 +88,4 @@ def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.005)
 
 
-__all__ = ["HASTY", "QUICK", "Owner", "Run", "make_project", "opened", "until"]
+__all__ = ["HASTY", "QUICK", "Owner", "Run", "control_on", "make_project", "opened", "until"]

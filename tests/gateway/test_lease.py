@@ -25,13 +25,16 @@ from migrator.state import tables as t
 from migrator.state.gateways import GatewayLease, Watch
 from migrator.state.lease import boot_clock
 from tests.engine.games import contents, fill, source, target
-from tests.gateway.kit import HASTY, QUICK, Owner, make_project, opened, until
+from tests.gateway.kit import HASTY, QUICK, Owner, control_on, make_project, opened, until
 from tests.gateway.writers import Writer, is_free
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A project whose control database lies on SQLite, or where the test says."""
     config = make_project(tmp_path)
+    if getattr(request, "param", "sqlite") == "postgresql":
+        control_on(config, request.getfixturevalue("database_url"))
     with commands.Project(config, "test") as project:
         source(project).create()
         target(project).create()
@@ -45,6 +48,7 @@ def owner(config: Path) -> Iterator[Owner]:
 
 
 Spawn = Callable[..., Writer]
+EITHER = pytest.mark.parametrize("config", ["sqlite", "postgresql"], indirect=True)
 
 
 @pytest.fixture
@@ -103,6 +107,7 @@ def assert_held(config: Path, name: str, writers: list[Writer]) -> None:
             assert held.get(key) == value, key
 
 
+@EITHER
 def test_nothing_acknowledged_is_lost_over_swaps(config: Path, owner: Owner, spawn: Spawn) -> None:
     writers = [spawn("a"), spawn("b")]
     more(writers)
@@ -115,6 +120,7 @@ def test_nothing_acknowledged_is_lost_over_swaps(config: Path, owner: Owner, spa
     assert_held(config, "source", writers)
 
 
+@EITHER
 def test_a_gateway_that_begins_under_the_fence_waits(
     config: Path, owner: Owner, spawn: Spawn
 ) -> None:
