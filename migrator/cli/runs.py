@@ -29,9 +29,14 @@ if TYPE_CHECKING:
 @click.argument("revision", required=False)
 @click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True,
               help="How many ranges are compared at once.")  # fmt: skip
+@click.option(
+    "--mend",
+    is_flag=True,
+    help="Have the mirror of a live move reconcile what differs, and look again.",
+)
 @global_options
 @pass_options
-def verify_command(options: Options, revision: str | None, workers: int) -> int:
+def verify_command(options: Options, revision: str | None, workers: int, mend: bool) -> int:
     """Compare both sides of REVISION, all blocks, anew (default: of the last run).
 
     Exits with 4 where they differ, and names keys and paths.
@@ -46,7 +51,9 @@ def verify_command(options: Options, revision: str | None, workers: int) -> int:
             stoppable(f"migrator verify {name}") as stop,
             Watch(options) as watch,
         ):
-            found = commands.verify_run(project, name, watcher=watch, stop=stop, workers=workers)
+            found = commands.verify_run(
+                project, name, watcher=watch, stop=stop, workers=workers, mend=mend
+            )
     if options.json:
         tell_json(found)
     else:

@@ -29,10 +29,8 @@ from migrator.commands.started import (
 from migrator.engine.followers import Followers
 from migrator.engine.guard import Bounds
 from migrator.engine.mirror import Answer, Mirror
-from migrator.engine.run import record_verified
-from migrator.engine.settled import Heard, settler
+from migrator.engine.settled import Heard
 from migrator.engine.swap import SwapTerms
-from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Nobody, Scene, Watcher
 from migrator.errors import Interrupted, MigratorError, Refused, Waiting
 from migrator.model.phase import Phase
@@ -199,23 +197,3 @@ def _wait(
         if run.phase is not phase:
             phase = run.phase
             watcher.phase(run)
-
-
-def compare_live(
-    project: Project, revision: str, watcher: Watcher | None, stop: threading.Event | None,
-    workers: int,
-) -> list[Verification]:  # fmt: skip
-    """Compare both sides of a live run beside its mirror, which must be running."""
-    stop = stop or threading.Event()
-    run = project.control.run(revision)
-    with Lease(project.control, f"{project.settings.env}/{revision}") as lease:
-        frozen = frozen_plan(run)
-        routes = project.routes(revision, frozen)
-        scene = Scene(
-            run, frozen, routes, project.control, lease, workers,
-            watcher or Nobody(), Retry(stop=stop, check=lease.check), stop,
-            settler(project.control, run.id, run, routes, stop),
-        )  # fmt: skip
-        found = [verify(scene, route) for route in routes]
-        record_verified(scene, found)
-        return found

@@ -11,6 +11,7 @@ from migrator.commands.feeds import FeedStatus, feeds
 from migrator.commands.followers import UnableHolder, unable
 from migrator.commands.project import Project
 from migrator.commands.started import frozen_plan
+from migrator.engine import mending
 from migrator.model.phase import Phase
 from migrator.state import (
     LiveState,
@@ -106,7 +107,7 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     ``waits``: for which store the mirror waits, and why; ``brackets``: how many writes of gateways
     have begun and not ended; ``feeds``: what the servers keep for it. ``differed``: the keys that
     differed when all was last compared, or in shadow reads since; ``unable``: who holds a lease and
-    can't follow."""
+    can't follow; ``mending``: what the mirror was given to reconcile, empty for nothing."""
 
     silent: float | None
     lag: float
@@ -121,6 +122,7 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     differed: list[str] = []
     reads: GatewayAnswers | None = None
     unable: list[UnableHolder] = []
+    mending: str = ""
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,7 +205,19 @@ def _live(project: Project, run: Run, classes: int) -> LiveStatus:
         ),
         reads=answers(project, run),
         unable=unable(project, run),
+        mending=_mending(project, run, classes),
     )
+
+
+def _mending(project: Project, run: Run, classes: int) -> str:
+    """What is left to the mirror of what a comparison has named, in words."""
+    tasks = [task for move in range(classes)
+             for task in project.control.tasks(run.id, move, mending.WORK)
+             if not task.done]  # fmt: skip
+    if any(task.range is None for task in tasks):
+        return "all keys of both sides"
+    keys = sum(map(mending.count, tasks))
+    return f"{keys:,} key{'s' * (keys != 1)}" if keys else ""
 
 
 def answers(project: Project, run: Run) -> GatewayAnswers | None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from migrator import revisions
 from migrator.commands.applying import under_lease
-from migrator.commands.live import ask, compare_live, end_live
+from migrator.commands.comparing import compare_live
+from migrator.commands.live import ask, end_live
 from migrator.commands.project import Project
 from migrator.commands.started import Applied, Terms, applied
 from migrator.engine.ending import refuse_no_way_back
@@ -28,11 +29,20 @@ def verify_run(
     watcher: Watcher | None = None,
     stop: threading.Event | None = None,
     workers: int = 2,
+    mend: bool = False,
 ) -> list[Verification]:
-    """Compare both sides of a revision's run, all blocks, anew."""
+    """Compare both sides of a revision's run, all blocks, anew; with ``mend`` the mirror of a live
+    one reconciles what differs, which is then looked at again. Raises Refused for one at rest."""
     revision = project.revision_id(revision)
-    if project.control.run(revision).live:
-        return compare_live(project, revision, watcher, stop, workers)
+    run = project.control.run(revision)
+    if run.live:
+        refuse_ended(run)
+        return compare_live(project, revision, watcher, stop, workers, mend=mend)
+    if mend:
+        raise Refused(
+            f"{revision} is moved at rest: there is no mirror that could reconcile what differs",
+            hint=f"copy it anew:  migrator abort {revision}, then plan",
+        )
     with under_lease(project, revision, watcher, stop, Terms(workers=workers)) as engine:
         refuse_ended(engine.run)
         return [verify(engine.scene, route) for route in engine.scene.routes]

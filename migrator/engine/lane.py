@@ -379,6 +379,14 @@ class Lane:
             self.reconciler.tell(each)
             self.reconciler.leave(each)
 
+    def mend(self, primary: str, keys: Sequence[Value], side: str) -> None:
+        """Reconcile keys of a side that a comparison has named. What differs is told before it is
+        written over: nobody knows whose it is, but where the owner had left something else."""
+        for each in self.reconciler.look(primary, [Touch(key) for key in keys], side):
+            self.reconciler.tell(each, "" if each.sure else "reconciled")
+        reached("mend.told")
+        self.reconciler.untouched(primary, keys, side)
+
     def _undo(self, primary: str, found: list[Foreign]) -> None:
         self.reconciler.untouched(primary, [each.key for each in found], OTHER[primary])
 

@@ -31,6 +31,7 @@ from migrator.engine.guard import Bounds, Guard
 from migrator.engine.held import Held
 from migrator.engine.holders import Holders
 from migrator.engine.lane import Lane
+from migrator.engine.mending import Mending
 from migrator.engine.occupied import WORK as CLEARED
 from migrator.engine.occupied import clear
 from migrator.engine.points import reached
@@ -111,6 +112,7 @@ class Mirror:
         self.holders = Holders(self)
         self.epochs = Epochs(scene)
         self.catalogues = Catalogues(scene, self.lanes, self._stop_verifying)
+        self.mending = Mending(scene, self.lanes)
         self.held = Held(lambda run: self.live.read_share().of(run) > 0)
         self.guard = None if bounds is None else Guard(self, bounds)
 
@@ -189,6 +191,8 @@ class Mirror:
         request = self._request = self.live.asked()
         if self.run.phase.rank >= Phase.DUAL_WRITE.rank and not self._ending():
             self.mirror()
+            if self.run.phase.rank >= Phase.BACKFILLED.rank:
+                self.mending.turn(time.monotonic())
         if self.run.phase is Phase.SHADOW_READ:
             self.held.turn(self.run, self.lanes)
         self.tell()
@@ -388,7 +392,9 @@ class Mirror:
             raise verifying.error
         self._verified = verifying.found
         record_verified(self.scene, verifying.found)
-        refuse_unequal(verifying.found, self.scene.plan.revision)
+        revision = self.scene.plan.revision
+        mended = f"\nhave the mirror reconcile them:  migrator verify {revision} --mend"
+        refuse_unequal(verifying.found, revision, mended)
         self.reach(Phase.SHADOW_READ)
 
     def _verify(self) -> None:

@@ -150,12 +150,13 @@ class Reconciler:
         finally:
             self._looks = False
 
-    def tell(self, found: Foreign) -> None:
-        """Keep in the run's record what somebody else wrote to the mirror."""
+    def tell(self, found: Foreign, event: str = "") -> None:
+        """Keep in the run's record what somebody else wrote to the mirror; ``event``: what it is
+        called where it may be nobody's."""
         self.written[found.side].told(found.key, found.held)
-        name, paths = self.route.name(found.key), found.paths
-        self.scene.control.record(self.scene.run.id, "foreign write", key=name, paths=paths)
-        log.warning("foreign write", key=name, paths=paths)
+        name, paths, event = self.route.name(found.key), found.paths, event or "foreign write"
+        self.scene.control.record(self.scene.run.id, event, key=name, paths=paths)
+        log.warning(event, key=name, paths=paths)
 
     def leave(self, found: Foreign) -> None:
         """Take what somebody else wrote for what must lie there, until the next write."""

@@ -245,7 +245,7 @@ def _shadowed(mirror: Mirror, terms: SwapTerms) -> None:
     or where those were too few."""
     kept, revision = ShadowReads(mirror.scene.control, mirror.run.id), mirror.scene.plan.revision
     open_ = {key for keys in kept.open().values() for key in keys}
-    how = f"mend them, and compare all of it:  migrator verify {revision}"
+    how = f"have the mirror reconcile them, and compare all:  migrator verify {revision} --mend"
     _accepted(open_, terms, "different on both sides", how)
     if not terms.shadow_reads:
         return

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
 from typing import Protocol, cast
@@ -26,6 +27,7 @@ from migrator.engine import archived
 from migrator.engine.backfill import counts
 from migrator.engine.digests import digest, digest_of, hash_of
 from migrator.engine.living import living
+from migrator.engine.mending import Unlike
 from migrator.engine.moving import Moving, reading
 from migrator.engine.points import reached
 from migrator.engine.rechecked import Pair, rechecked
@@ -37,7 +39,7 @@ from migrator.model.canonical import encode, equal
 from migrator.model.diff import Difference, block_differences, same_block
 from migrator.model.ending import Ending, without_ended
 from migrator.model.rules import CorruptBlock
-from migrator.model.value import Value
+from migrator.model.value import Ref, Value
 from migrator.ports import Json, Matching, Observer, Page, Summing
 from migrator.route import NOT_MADE, Route, Unread, accounted, ahead, pages, read_each
 from migrator.state import Task, quarantine_key
@@ -46,7 +48,7 @@ from migrator.state import Task, quarantine_key
 RECHECKS = 100
 MOST_TOLD = 1_000
 PATHS_TOLD = 20
-_MOVED_AT_ONCE = 100
+_AT_ONCE = 100
 
 
 class Mismatched(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +64,7 @@ class Verification(msgspec.Struct, kw_only=True):
 
     ``read`` are the blocks of the source, which may be fewer or more than those of the mirror.
     ``archived`` are those that lie in the archive instead, ``parts`` those of which a part does.
+    ``mended`` are those that differed, were reconciled by the mirror, and then no longer did.
     """
 
     cls: str
@@ -77,10 +80,16 @@ class Verification(msgspec.Struct, kw_only=True):
     parts: int = 0
     rechecked: int = 0
     told: list[Mismatched] = []
+    mended: int = 0
+
+    @property
+    def unlike(self) -> int:
+        """On how many keys the sides differ."""
+        return self.differ + self.missing + self.extra
 
     @property
     def clean(self) -> bool:
-        return not (self.differ or self.missing or self.extra)
+        return not self.unlike
 
 
 @dataclass
@@ -98,6 +107,7 @@ class _Pass:
     found: Verification
     archive: archived.Look | None = None
     odd: bool = False
+    unlike: Unlike = field(default_factory=Unlike)
 
     def is_aside(self, id: Value) -> bool:
         """Whether a key of the source is in quarantine."""
@@ -109,26 +119,18 @@ class _Pass:
             self.found.told.append(told)
 
 
-def verify(scene: Scene, route: Route, *, resume: bool = False) -> Verification:
+def verify(
+    scene: Scene, route: Route, *, resume: bool = False, unlike: Unlike | None = None
+) -> Verification:
     """Compare both sides of a move, all blocks.
 
     With ``resume`` one that was interrupted goes on where it was, unless it had found a
-    difference already: that may have been mended since.
+    difference already: that may have been mended since. ``unlike`` takes the keys that differ.
     """
     if not (resume and _is_clean_so_far(scene, route)):
         forget(scene, route)
-    found = Verification(cls=route.cls, source=str(route.source_at), target=str(route.move.target))
-    target, aside = living(route.target.observer()), keys_aside(scene, route)
-    groups: Moving | None = None
-    if route.gathers and scene.run.live:
-        # Those in quarantine are parts: the groups are read without them.
-        groups = Moving(
-            route, target, lambda: keys_aside(scene, route), scene.retry, scene.check, lists=True
-        )
-        source, aside = cast("Observer", reading(route, groups)), frozenset()
-    else:
-        source = living(route.source.observer())
-    walk = _Pass(scene, route, source, target, aside, found, _look(scene, route))
+    walk, groups = _begun(scene, route)
+    walk.unlike, found = unlike or walk.unlike, walk.found
     if not (_can_sum(walk) and _add_up(walk)):
         _look_at_all(walk)
         if groups is not None:
@@ -142,12 +144,65 @@ def verify(scene: Scene, route: Route, *, resume: bool = False) -> Verification:
     return found
 
 
+def verify_again(scene: Scene, route: Route, found: Verification, unlike: Unlike) -> None:
+    """Look once more at all on which the sides of a live move differed, and have ``found`` tell
+    what still does; where that can't be named, at all there is."""
+    before = found.unlike
+    if unlike.whole:
+        again = verify(scene, route)
+    else:
+        walk, _ = _begun(scene, route)
+        again = walk.found
+        _look_at_named(walk, unlike)
+        again.equal += found.equal
+        for name in ("read", "quarantined"):
+            setattr(again, name, getattr(found, name))
+    again.mended = max(0, before - again.unlike)
+    for name in again.__struct_fields__:
+        setattr(found, name, getattr(again, name))
+
+
+def _look_at_named(walk: _Pass, unlike: Unlike) -> None:
+    extra = list(unlike.found["target"])
+    for start in range(0, len(unlike.found["source"]), _AT_ONCE):
+        done = dict.fromkeys((*_COUNTED, _KEYS), 0)
+        ids = unlike.found["source"][start : start + _AT_ONCE]
+        read = read_each(walk.source, ids, walk.scene.retry)
+        there = [block for block in read if block is not None]
+        _compare(walk, _pairs(walk, there), done)
+        for name in ("equal", "differ", "missing", "rechecked"):
+            setattr(walk.found, name, getattr(walk.found, name) + done[name])
+        if not walk.route.changes_key:  # what is there no longer must be gone there, too
+            extra += [id for id, block in zip(ids, read, strict=True) if block is None]
+    for start in range(0, len(extra), _AT_ONCE):
+        left = _extra(walk, extra[start : start + _AT_ONCE])
+        walk.found.extra += len(left)
+        _tell_extra(walk, left)
+
+
+def _begun(scene: Scene, route: Route) -> tuple[_Pass, Moving | None]:
+    """The readers of a verification; of a live move that gathers also its groups."""
+    found = Verification(cls=route.cls, source=str(route.source_at), target=str(route.move.target))
+    target, aside = living(route.target.observer()), keys_aside(scene, route)
+    groups: Moving | None = None
+    if route.gathers and scene.run.live:
+        # Those in quarantine are parts: the groups are read without them.
+        groups = Moving(
+            route, target, lambda: keys_aside(scene, route), scene.retry, scene.check, lists=True
+        )
+        source, aside = cast("Observer", reading(route, groups)), frozenset()
+    else:
+        source = living(route.source.observer())
+    look = _look(scene, route)
+    return _Pass(scene, route, source, target, aside, found, look), groups
+
+
 def _look_at_moved(walk: _Pass, groups: Moving) -> None:
     """Groups that blocks went to after they were listed: their pages may have been behind."""
     moved = list(groups.moved.values())
-    for start in range(0, len(moved), _MOVED_AT_ONCE):
+    for start in range(0, len(moved), _AT_ONCE):
         done = dict.fromkeys((*_COUNTED, _KEYS), 0)
-        ids = moved[start : start + _MOVED_AT_ONCE]
+        ids = moved[start : start + _AT_ONCE]
         read = read_each(walk.source, ids, walk.scene.retry)
         _compare(walk, _pairs(walk, [block for block in read if block is not None]), done)
         for name in ("differ", "missing", "rechecked"):  # else they are counted already
@@ -286,6 +341,7 @@ def _forth(walk: _Pass, task: Task) -> None:
             else:
                 done["differ"] += 1
                 shown = route.source_name(id)
+                walk.unlike.add("source", id, [("source", id)])
                 walk.tell(shown, "differs", [f"(whole): can't be read: {reason}"])
         _compare(walk, pairs, done)
         task = _checkpoint(walk, task, page.next, done)
@@ -322,6 +378,8 @@ def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
         if spreads and same and encode(new.id) not in unequal:
             continue  # another block of the same source, counted already
         shown = walk.route.name(new.id) if spreads else walk.route.source_name(source.id)
+        if not same:
+            walk.unlike.add("source", source.id, _led(walk, source, new))
         if old is None:
             done["missing"] += 1
             walk.tell(shown, "missing", [])
@@ -330,6 +388,22 @@ def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
         else:
             done["differ"] += 1
             walk.tell(shown, "differs", paths_between(walk.route, new, old))
+
+
+def _led(walk: _Pass, source: Block, new: Block) -> Iterator[tuple[str, Value]]:
+    """The keys of both sides to be reconciled where a block of the source has not its equal."""
+    route = walk.route
+    if not route.gathers:
+        yield "source", source.id
+    elif type(source.id) is Ref:  # a part that belongs nowhere
+        yield "source", source.id.id
+        return
+    else:
+        # What is compared is a group: the blocks that it is made of lie under keys of their own.
+        with suppress(*NOT_MADE):
+            yield from (("source", key) for key in route.followed.sources(new))
+    if route.gathers or route.changes_key:
+        yield "target", new.id
 
 
 def _again(walk: _Pass, ids: list[Value]) -> list[Pair]:
@@ -464,10 +538,16 @@ def _look_up(walk: _Pass, task: Task) -> None:
     for ids, position in _keys(walk, task):
         walk.scene.check()
         done = {"extra": 0}
-        for id in _extra(walk, ids):
-            done["extra"] += 1
-            walk.tell(walk.route.name(id), "extra", [])
+        extra = _extra(walk, ids)
+        done["extra"] += len(extra)
+        _tell_extra(walk, extra)
         task = _checkpoint(walk, task, position, done)
+
+
+def _tell_extra(walk: _Pass, extra: Sequence[Value]) -> None:
+    for id in extra:
+        walk.unlike.add("target", id, [("target", id)])
+        walk.tell(walk.route.name(id), "extra", [])
 
 
 def _archive(walk: _Pass, task: Task) -> None:
@@ -604,4 +684,4 @@ def _checkpoint(walk: _Pass, task: Task, position: object, done: dict[str, int])
     return task
 
 
-__all__ = ["Mismatched", "Verification", "verify"]
+__all__ = ["Mismatched", "Verification", "verify", "verify_again"]

@@ -54,6 +54,7 @@ def _verified(found: Verification) -> str:
         (found.archived, "in the archive"),
         (found.parts, "with a part in the archive"),
         (found.rechecked, "rechecked"),
+        (found.mended, "reconciled"),
     ):
         if count:
             text += f", {count:,} {word}"
@@ -154,6 +155,8 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
         if live.scanning:
             scanning += " (paused)" if run.paused else _pace(run)
         yield Line(f"      mirror running, lag {live.lag:.1f} s{scanning}")
+        if live.mending:
+            yield Line(f"      it has {live.mending} to reconcile, which differed")
         if live.waits:
             yield Line(f"      it waits for {live.waits}", "yellow")
         if live.brackets:
@@ -175,7 +178,7 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
     if live.differed:
         named = ", ".join(live.differed[:5]) + (" ..." if len(live.differed) > 5 else "")
         yield Line(f"      both sides differed at {named}; no swap until all is equal:", "red")
-        yield Line("        " + complete(f"migrator verify {run.revision}"), "red")
+        yield Line("        " + complete(f"migrator verify {run.revision} --mend"), "red")
     if live.fence:
         yield Line(f"      a swap of the sides is not done ({live.fence})", "yellow")
     if live.ledger:

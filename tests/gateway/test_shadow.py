@@ -213,7 +213,7 @@ def test_a_gate_asks_for_shadow_reads_and_for_none_that_differed(
 def test_no_swap_begins_after_a_comparison_that_found_a_difference(
     live: commands.Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migrator.commands.live.settler", lambda *_: lambda: None)
+    monkeypatch.setattr("migrator.commands.comparing.settler", lambda *_: lambda: None)
     (route,) = live.routes("0001")
 
     def mirrored(key: str, n: int) -> None:

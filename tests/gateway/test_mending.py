@@ -1,0 +1,138 @@
+"""``verify --mend``: what a comparison of a live move finds, its mirror reconciles at once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from migrator import commands
+from migrator.engine import mending, points, verify
+from migrator.engine.swap import SwapTerms
+from migrator.errors import Refused, Waiting
+from migrator.model.block import Address, Aggregate, cut
+from migrator.model.phase import Phase
+from migrator.model.value import Value
+from migrator.route import Route
+from tests.gateway.kit import make_project
+from tests.gateway.test_live import held, mirroring
+
+Patch = pytest.MonkeyPatch
+# Keys of several kinds: each has to come through the control database as it is.
+KEYS: list[Value] = ["3", "#4", 5, b"six", "e\0ight"]
+REHEARSED = SwapTerms(gateways=True, bound=60, lag=60, dry_run=True)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return make_project(tmp_path)
+
+
+@pytest.fixture
+def live(config: Path, monkeypatch: Patch) -> Iterator[commands.Project]:
+    """A move of embedded stores that was compared, and whose mirror does not run."""
+    monkeypatch.setattr(verify, "RECHECKS", 3)  # nobody writes what is looked at
+    with commands.Project(config, "test") as project:
+        (route,) = project.routes("0001")
+        route.source.create()
+        route.source.write([cut(Aggregate(k, {"n": 0}), route.translation.source) for k in KEYS])
+        plan = commands.plan(project, "0001", live=True)
+        terms = commands.Terms(accept=[finding.code for finding in plan.findings])
+        commands.apply(project, plan, until=Phase.SHADOW_READ, terms=terms)
+        yield project
+
+
+@contextmanager
+def _unseen(config: Path) -> Iterator[None]:
+    """What is written to the target within shows in no feed."""
+    with closing(sqlite3.connect(config.parent / "new.db", isolation_level=None)) as there:
+        query = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        triggers = there.execute(query).fetchall()
+        assert triggers
+        for name, _ in triggers:
+            there.execute(f'DROP TRIGGER "{name}"')
+        yield
+        for _, trigger in triggers:
+            there.execute(trigger)
+
+
+def _spoil(config: Path, route: Route) -> None:
+    """One differs, one is missing, and one is extra."""
+    with _unseen(config):
+        route.target.write([cut(Aggregate(b"six", {"n": 66}), route.representation)])
+        route.target.delete([Address("#4")])
+        route.target.write([cut(Aggregate("other", {"n": 9}), route.representation)])
+
+
+def _events(project: commands.Project, event: str) -> list[str]:
+    found = commands.events(project, "0001")
+    return [str(each["detail"]) for each in found if each["event"] == event]
+
+
+def test_the_mirror_reconciles_what_differs_and_the_swap_is_free(
+    config: Path, live: commands.Project
+) -> None:
+    (route,) = live.routes("0001")
+    _spoil(config, route)
+    with mirroring(config):
+        (found,) = commands.verify_run(live, "0001")
+        assert (found.differ, found.missing, found.extra, found.mended) == (1, 1, 1, 0)
+        with pytest.raises(Waiting, match="3 blocks are different on both sides") as raised:
+            commands.cutover(live, "0001", swap=REHEARSED)
+        assert "migrator verify 0001 --mend" in raised.value.hint
+        (found,) = commands.verify_run(live, "0001", mend=True)
+    assert (found.clean, found.mended, found.equal, found.told) == (True, 3, len(KEYS), [])
+    assert held(route.target) == held(route.source)
+    (handed,) = _events(live, "to be reconciled")
+    assert "'count': 3" in handed
+    assert len(_events(live, "reconciled")) == 3
+    assert any("n: 66" in told for told in _events(live, "reconciled"))
+    assert commands.cutover(live, "0001", swap=REHEARSED).swap is not None
+
+
+def test_too_many_to_name_mean_that_all_is_compared(
+    config: Path, live: commands.Project, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(mending, "MOST", 2)
+    (route,) = live.routes("0001")
+    _spoil(config, route)
+    with mirroring(config):
+        (found,) = commands.verify_run(live, "0001", mend=True)
+    assert (found.clean, found.mended) == (True, 3)
+    assert "scanned anew" in {each["event"] for each in commands.events(live, "0001")}
+
+
+def test_what_differs_again_stays_named_and_keeps_the_swap_waiting(
+    config: Path, live: commands.Project, monkeypatch: Patch
+) -> None:
+    (route,) = live.routes("0001")
+    _spoil(config, route)
+
+    def reached(point: str) -> None:
+        if point == "mend.checkpointed":
+            with _unseen(config):  # the mirror itself waits here
+                route.target.write([cut(Aggregate(b"six", {"n": 666}), route.representation)])
+
+    monkeypatch.setattr(points, "hook", reached)
+    with mirroring(config):
+        (found,) = commands.verify_run(live, "0001", mend=True)
+    assert (found.differ, found.missing, found.extra, found.mended) == (1, 0, 0, 2)
+    (told,) = found.told
+    (status,) = commands.status(live)
+    assert status.live is not None
+    assert status.live.differed == [told.key]
+    assert status.live.mending == ""
+    with pytest.raises(Waiting, match="1 blocks are different on both sides"):
+        commands.cutover(live, "0001", swap=REHEARSED)
+
+
+def test_a_move_at_rest_has_no_mirror_to_ask(config: Path) -> None:
+    with commands.Project(config, "test") as project:
+        (route,) = project.routes("0001")
+        route.source.create()
+        commands.apply(project, commands.plan(project, "0001"), until=Phase.SHADOW_READ)
+        with pytest.raises(Refused, match="there is no mirror that could reconcile"):
+            commands.verify_run(project, "0001", mend=True)
