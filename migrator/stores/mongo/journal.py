@@ -8,8 +8,9 @@ causally after an event's time sees the write (design, "What a feed shows and wh
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bson.raw_bson import RawBSONDocument
@@ -20,7 +21,11 @@ from migrator.errors import FeedLost, MigratorError, Refused, Terminal, Transien
 from migrator.journal import Kept, Touch, Touches
 from migrator.ports import Json
 from migrator.stores.mongo import keys, wire
+from migrator.stores.mongo.carry import Pairs
 from migrator.stores.mongo.edge import edge
+from migrator.stores.mongo.named import Named, pairs_in
+from migrator.stores.mongo.paging import Pager
+from migrator.stores.mongo.stored import SIDE
 
 if TYPE_CHECKING:
     from bson.timestamp import Timestamp
@@ -30,6 +35,9 @@ MARKS = "migrator_marks"
 _AT_ONCE = 2_000
 # https://www.mongodb.com/docs/manual/reference/error-codes/: the oplog does not reach back.
 _LOST = {280, 286, 260}
+# Documents of which a feed that begins learns how their keys are carried.
+_SOME = 20
+_NOTED = {"_id": 1, f"{SIDE}.id": 1}
 _WRITES = ("insert", "update", "replace", "delete")
 
 
@@ -140,6 +148,16 @@ class MongoFeed:
             {"aggregate": 1, "pipeline": stages, "cursor": {}, "readConcern": {"level": "majority"}}
         )
         self._first: list[Any] = list(self._cursor["firstBatch"])
+        self._named = Named(self._noted)
+        with edge(journal.where):
+            collection = self._database[journal.collection]
+            for document in collection.find({}, _NOTED).limit(_SOME):
+                self._named.learn(pairs_in(bytes(document.raw)))
+
+    def _noted(self, found: Sequence[keys.Key]) -> dict[keys.Key, Pairs]:
+        """What the documents of some ``_id``s that are there note of them."""
+        pager = Pager(self._database[self._journal.collection], self._journal.where)
+        return {wire.id_of(raw): pairs_in(raw) for raw in pager.read(found, _NOTED)}
 
     @property
     def position(self) -> Json:
@@ -170,16 +188,24 @@ class MongoFeed:
                 marks += _mark(event, self._journal.name)
             elif kind in _WRITES:
                 key = wire.id_of(event["documentKey"].raw)
+                if (whole := event.get("fullDocument")) is not None:
+                    self._named.met(bytes(whole.raw))
                 before = touches.pop(key, None)
                 deleted = kind == "delete" or (before is not None and before.deleted)
                 # Each change of a document is one event, and what changes nothing is none.
                 writes = 1 if before is None else before.writes + 1
-                touches[key] = Touch(keys.value_of(key), deleted, writes)
+                touches[key] = Touch(None, deleted, writes)
             else:
                 given.whole = True  # drop, rename, dropDatabase: nothing says of which keys
-        given.touches, given.marks = list(touches.values()), marks
+        given.touches, given.marks = list(self._meant(touches)), marks
         given.age = _age(events[0])
         return given
+
+    def _meant(self, touches: dict[keys.Key, Touch]) -> Iterator[Touch]:
+        """The touches by the keys that blocks have."""
+        meant = self._named.of(touches)
+        for key, touch in touches.items():
+            yield from (replace(touch, key=value) for value in meant[key])
 
     def _more(self, seconds: float) -> list[Any]:
         cursor = self._asked(
