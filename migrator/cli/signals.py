@@ -24,14 +24,17 @@ EXIT = 130
 PATIENCE = 20.0
 _working: threading.Event | None = None
 _patience: float | None = None
+# Whether a signal came before there was work to stop. The exception that it raises is lost where it
+# strikes in a callback of the interpreter (a weak reference's, of which each import has one).
+_asked = False
 # Whether this process runs one command and nothing else.
 is_ours = False
 
 
 def install(*, whole: bool) -> None:
     """Handle both signals from here on, for the whole process, which is ours alone if ``whole``."""
-    global is_ours
-    is_ours = whole
+    global is_ours, _asked
+    is_ours, _asked = whole, False
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _handle)
     if whole:
@@ -45,7 +48,9 @@ def install(*, whole: bool) -> None:
 
 
 def _handle(number: int, _: FrameType | None) -> None:
+    global _asked
     if _working is None:
+        _asked = True
         raise KeyboardInterrupt
     if not _working.is_set():
         _working.set()
@@ -72,6 +77,12 @@ def _leave_now() -> None:
     os._exit(EXIT)
 
 
+def _refuse_asked() -> None:
+    """Begin nothing after a signal that was heard and lost."""
+    if _asked:
+        raise KeyboardInterrupt
+
+
 @contextmanager
 def bounded(within: float) -> Iterator[None]:
     """Where the process is ours, it is gone ``within`` so many seconds of a signal that comes while
@@ -79,6 +90,7 @@ def bounded(within: float) -> Iterator[None]:
     global _patience
     _patience = within
     try:
+        _refuse_asked()
         yield
     finally:
         _patience = None
@@ -93,6 +105,7 @@ def stoppable(go_on: str = "") -> Iterator[threading.Event]:
     global _working
     _working = stop = threading.Event()
     try:
+        _refuse_asked()
         yield stop
     except Interrupted as error:
         if go_on and error.what.startswith("stopped"):

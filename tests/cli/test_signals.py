@@ -43,6 +43,27 @@ def held(self, blocks):
 Surveyor._page = held
 sys.exit(main())
 """
+# A signal that strikes in a callback of the interpreter: what it raises there is lost.
+LOST = """
+import os, signal
+from migrator.cli import entry
+
+command = entry.Commands.get_command
+
+class Struck:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(1000):
+            pass
+
+def get_command(self, *words):
+    Struck()
+    wait()
+    return command(self, *words)
+
+entry.Commands.get_command = get_command
+sys.exit(main())
+"""
 STOPPING = "stopping at the next page (once more: at once)\n"
 
 
@@ -140,3 +161,17 @@ def test_stopped_while_it_only_reads(big_shop: Project) -> None:
     assert process.returncode == 130
     assert "stopped; nothing was changed" in err
     assert not list(big_shop.root.glob("plans/*"))
+
+
+@pytest.mark.parametrize("command", [["apply", "--yes"], ["mirror"], ["plan"]])
+def test_a_signal_whose_exception_is_lost_stops_it_all_the_same(
+    tmp_path: Path, command: list[str]
+) -> None:
+    shop = new_shop(tmp_path, games=1, rounds=1)
+    process = start(shop, LOST, *command, "0001")
+    go_on(shop)
+    _, err = process.communicate(timeout=60)
+    assert "Exception ignored" in err
+    assert "stopped before the end" in err
+    assert process.returncode == 130
+    assert not list(shop.root.glob("plans/*"))
