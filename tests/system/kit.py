@@ -131,6 +131,17 @@ def fresh(prefix: str) -> str:
     return f"{namespace()}{prefix}_{next(_numbers)}"
 
 
+def end(project: commands.Project) -> None:
+    """End a run that is under way: nothing of its feeds stays on servers that others share."""
+    run = commands.unfinished(project, "0001")
+    if run is None:
+        return
+    if run.phase is Phase.CUT_OVER:
+        commands.finish(project, "0001", keep_source=True)
+    else:
+        commands.abort(project, "0001", drop_target=True)
+
+
 @dataclass
 class Shop:
     """A project in a folder: stores by name and URL, and scripts one after another."""

@@ -17,7 +17,7 @@ from migrator import commands
 from tests.contract import servers as contract
 from tests.gateway.test_live import ends, held, mirroring, more, project
 from tests.system.dying import Mortal, own, owner_dies
-from tests.system.kit import Urls, fresh
+from tests.system.kit import Urls, end, fresh
 
 _SERVED: dict[str, Callable[[], str]] = {
     "redis": contract.redis, "cassandra": contract.cassandra, "dynamodb": contract.dynamodb,
@@ -91,7 +91,7 @@ def living(config: Path, kind: type[Mortal] = Mortal) -> Iterator[Life]:
 
 
 @pytest.fixture(params=WAYS, ids="-".join)
-def config(request: pytest.FixtureRequest, tmp_path: Path, urls: Urls) -> Path:
+def config(request: pytest.FixtureRequest, tmp_path: Path, urls: Urls) -> Iterator[Path]:
     """A move of games, in pieces but for the source of the way within MongoDB."""
     old, new = request.param
     name = fresh("deaths")
@@ -115,7 +115,9 @@ def config(request: pytest.FixtureRequest, tmp_path: Path, urls: Urls) -> Path:
     with commands.Project(made, "test") as opened:
         ends(opened)[0].create()
         assert not opened.control.runs()  # made before writers open it, all at once
-    return made
+    yield made
+    with commands.Project(made, "test") as opened:
+        end(opened)
 
 
 def test_nothing_is_lost_where_owners_and_gateways_are_killed(config: Path) -> None:
