@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from migrator.cli import main
+from tests.ending import PYTHON
 
 SETTINGS = """\
 default_env = "dev"
@@ -57,6 +58,9 @@ move = Move(
     target=At("docs", "games_by_round", representation=["/Game/*/rounds[*]", "/Game/*"]),
 )
 '''
+
+# Processes of the test that runs; what it leaves is ended behind it.
+started: list[subprocess.Popen[Any]] = []
 
 # A busy machine takes longer for a swap than users would wait for.
 PATIENT = "--bound 60 --lag 60"
@@ -108,11 +112,17 @@ class Project:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start it as a process of its own."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "migrator", *words],
+        return self.python("-m", "migrator", *words)
+
+    def python(self, *words: str) -> subprocess.Popen[str]:
+        """Start Python in this folder, in its environment."""
+        process = subprocess.Popen(
+            [*PYTHON, *words],
             cwd=self.root, env=self.environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+        started.append(process)
+        return process
 
     def on_a_full_disk(self, size: int, *words: str) -> Answer:
         """A call in a process of its own, for which no file may grow beyond so many bytes."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import time
 import urllib.request
@@ -16,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from migrator import commands
 from migrator.cli.metrics import Collector
 from tests.cli.kit import PATIENT, Project, one_line
+from tests.ending import terminated
 
 # By name and labels; those that all have are left out.
 Samples = dict[tuple[str, str], float]
@@ -53,8 +53,7 @@ def mirror(shop: Project) -> Iterator[int]:
         told = (json.loads(line) for line in process.stderr)
         yield next(each["port"] for each in told if each["event"] == "metrics")
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        terminated(process)
 
 
 def test_the_figures_of_a_live_move(shop: Project) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import time
 
 import msgspec
@@ -14,6 +13,7 @@ from migrator.cli.metrics import Collector
 from migrator.cli.results import results
 from migrator.gateway import Gateway, Terms
 from tests.cli.kit import Project, one_line
+from tests.ending import terminated
 
 
 def test_a_share_is_set_shown_and_used(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,8 +55,7 @@ def test_a_share_is_set_shown_and_used(shop: Project, monkeypatch: pytest.Monkey
         shop.done("reads", "0001", "--share", "0")
         assert "may answer 0.00%" in shop.done("reads", "0001").out
     finally:
-        mirror.send_signal(signal.SIGTERM)
-        mirror.communicate(timeout=60)
+        terminated(mirror)
 
 
 def test_what_is_no_share_and_where_there_is_none(shop: Project) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Iterator
 
 import msgspec
@@ -12,6 +11,7 @@ import pytest
 from migrator import commands
 from migrator.cli.results import results
 from tests.cli.kit import Project, one_line
+from tests.ending import terminated
 
 
 @pytest.fixture
@@ -21,8 +21,7 @@ def live(shop: Project) -> Iterator[Project]:
     shop.done("apply", "live.json", "--until", "shadow_read")
     mirror = shop.start("mirror", "0001")
     yield shop
-    mirror.send_signal(signal.SIGTERM)
-    mirror.communicate(timeout=60)
+    terminated(mirror)
 
 
 def test_both_sides_are_read_and_compared(live: Project) -> None:
@@ -45,8 +44,7 @@ def test_it_goes_on_until_the_run_ends(live: Project) -> None:
     assert process.stdout is not None
     rounds = [msgspec.json.decode(next(process.stdout)) for _ in range(2)]
     assert [each[0]["keys"] for each in rounds] == [3, 3]
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    terminated(process)
     assert process.returncode == 130
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.kit import Project, new_shop
+from tests.ending import ended
 
 GAMES = 3_000
 # Tells when it is there, and waits until it is let go.
@@ -69,14 +69,10 @@ STOPPING = "stopping at the next page (once more: at once)\n"
 
 def start(shop: Project, code: str, *words: str) -> subprocess.Popen[str]:
     """Start a command that waits somewhere; returns once it is there."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", WAIT + code, *words],
-        cwd=shop.root, env=shop.environment, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    process = shop.python("-c", WAIT + code, *words)
     until = time.monotonic() + 60
     while not (shop.root / "reached").exists():
-        assert process.poll() is None, process.communicate()
+        assert process.poll() is None, ended(process)
         assert time.monotonic() < until
         time.sleep(0.02)
     return process
@@ -93,7 +89,7 @@ def test_stopped_and_resumed(big_shop: Project, number: signal.Signals, point: s
     process = start(big_shop, AT_A_POINT.format(point=point), "apply", "0001", "--yes")
     signalled(process, number)
     go_on(big_shop)
-    out, err = process.communicate(timeout=60)
+    out, err = ended(process)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert err.splitlines() == [
@@ -110,7 +106,7 @@ def test_a_second_sigint_ends_it_at_once(big_shop: Project) -> None:
     signalled(process, signal.SIGINT)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = ended(process)
     assert process.returncode == 130
     assert "stopped at once" in err
     resumes(big_shop)
@@ -148,7 +144,7 @@ def test_two_applies_exclude_each_other(big_shop: Project) -> None:
     assert f"in the hands of process {process.pid} on this host" in answer.err
     assert "Traceback" not in answer.err
     go_on(big_shop)
-    process.communicate(timeout=60)
+    ended(process)
     assert process.returncode == 0
     assert os.path.exists(big_shop.root / "docs.db")
 
@@ -157,7 +153,7 @@ def test_stopped_while_it_only_reads(big_shop: Project) -> None:
     process = start(big_shop, AT_A_PAGE, "plan")
     signalled(process, signal.SIGTERM)
     go_on(big_shop)
-    _, err = process.communicate(timeout=60)
+    _, err = ended(process)
     assert process.returncode == 130
     assert "stopped; nothing was changed" in err
     assert not list(big_shop.root.glob("plans/*"))

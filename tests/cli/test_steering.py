@@ -10,6 +10,7 @@ import pytest
 
 from migrator import commands
 from tests.cli.kit import Project
+from tests.ending import ended
 
 
 def wait_until(what: Callable[[], object]) -> None:
@@ -20,7 +21,7 @@ def wait_until(what: Callable[[], object]) -> None:
 
 
 def end(process: subprocess.Popen[str]) -> str:
-    out, err = process.communicate(timeout=60)
+    out, err = ended(process)
     assert process.returncode == 0, err
     return out
 

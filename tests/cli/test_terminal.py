@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.cli.kit import Project, new_shop
+from tests.cli.kit import Project, new_shop, started
 
 
 class Terminal:
@@ -25,6 +25,7 @@ class Terminal:
             cwd=shop.root, env={**shop.environment, "TERM": "xterm", "COLUMNS": "120", **env},
             stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
         )  # fmt: skip
+        started.append(self._process)
         os.close(theirs)
         self.text = ""
 
@@ -39,6 +40,12 @@ class Terminal:
         os.write(self._ours, text.encode())
 
     def interrupt(self) -> None:
+        """Ctrl-C, once it waits: the question is there before Python waits for the answer."""
+        until = time.monotonic() + 60
+        stat = Path(f"/proc/{self._process.pid}/stat")
+        while stat.read_text().rpartition(")")[2].split()[0] != "S":
+            assert time.monotonic() < until, self.text
+            time.sleep(0.01)
         self._process.send_signal(signal.SIGINT)
 
     def end(self) -> int:
@@ -99,7 +106,6 @@ def test_abort_asks_what_to_do_with_the_target(shop: Project) -> None:
 def test_ctrl_c_is_an_answer_too(shop: Project) -> None:
     terminal = Terminal(shop, "apply", "0001")
     terminal.wait_for("[y/N]: ")
-    time.sleep(1)  # the question is there before Python waits for the answer
     terminal.interrupt()
     assert terminal.end() == 130, terminal.text
     assert "Traceback" not in terminal.text

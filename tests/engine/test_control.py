@@ -18,6 +18,7 @@ from migrator import commands, write_ahead
 from migrator.errors import MigratorError, Refused, Waiting
 from migrator.state import control, tables
 from tests.conftest import tidy
+from tests.ending import joined, waited
 from tests.engine.games import contents, fill, game, make_project, source, target
 from tests.engine.test_review import put, spoil
 
@@ -68,7 +69,7 @@ def test_a_first_start_that_was_killed_midway_is_begun_again(config: Path) -> No
         with commands.Project(config, "test") as project:
             project.control.runs()
         os._exit(0)
-    assert os.waitpid(pid, 0)[1] == 9
+    assert waited(pid) == 9
     with commands.Project(config, "test") as project:
         assert project.control.runs() == []
 
@@ -86,8 +87,7 @@ def test_several_first_starts_at_once(config: Path) -> None:
     threads = [threading.Thread(target=start) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert errors == []
 
 
@@ -126,7 +126,7 @@ def test_processes_that_make_the_control_database_at_once_wait_for_each_other(
     for end in (here, begins, go):
         os.close(end)
     assert waiting == b".."
-    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0, 0]
+    assert [os.waitstatus_to_exitcode(waited(pid)) for pid in children] == [0, 0]
 
 
 def _child(work: Callable[[], None]) -> int:

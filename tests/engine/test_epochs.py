@@ -27,6 +27,7 @@ from migrator.model.epoch import from_text, to_text
 from migrator.model.phase import Phase
 from migrator.outbox import FileNote
 from migrator.state import Lease, LiveState
+from tests.ending import joined, waited
 from tests.engine.games import SETTINGS, contents, fill, game, make_project, source, target
 from tests.gateway.kit import HASTY, QUICK, until
 
@@ -249,7 +250,7 @@ def test_a_mirror_at_work_stops_when_another_owner_claims_a_swap(live: Live) -> 
         error = ended.get(timeout=60)
     finally:
         stop.set()
-        mirror.join()
+        joined(mirror)
     assert isinstance(error, Refused)
     assert REPAIR in error.hint
 
@@ -298,7 +299,7 @@ def test_a_swap_that_died_between_its_steps_is_ended_by_the_next(
             live.swap()
         finally:
             os._exit(70)
-    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
+    assert os.WTERMSIG(waited(pid)) == signal.SIGKILL
     assert live.epochs == epochs
     with live.open() as project:
         found = commands.inspect(project, "0001")

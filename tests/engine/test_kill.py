@@ -14,6 +14,7 @@ import pytest
 from migrator import commands
 from migrator.engine import points
 from migrator.model.phase import Phase
+from tests.ending import waited
 from tests.engine.games import (
     assert_equal,
     contents,
@@ -70,7 +71,7 @@ def in_child(config: Path, command: Callable[[commands.Project], None], kill: st
             code = 0
         finally:
             os._exit(code)
-    return os.waitpid(pid, 0)[1]
+    return waited(pid)
 
 
 def prepared(root: Path, *, occupied: bool, games: int = GAMES) -> Path:
@@ -179,7 +180,7 @@ def test_200_kills_at_random_times(tmp_path: Path) -> None:
             time.sleep(rng.uniform(0.0, 0.15))
             if kills < 200:
                 os.kill(pid, signal.SIGKILL)
-            _, status = os.waitpid(pid, 0)
+            status = waited(pid)
             if os.WIFSIGNALED(status):
                 kills += 1
             else:

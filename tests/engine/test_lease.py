@@ -16,6 +16,7 @@ from migrator import commands
 from migrator.errors import Interrupted, Refused, Transient
 from migrator.retry import Retry
 from migrator.state import Control, Lease, lease, tables
+from tests.ending import waited
 from tests.engine.games import make_project
 
 
@@ -68,7 +69,7 @@ def test_a_process_that_stood_still_for_longer_than_its_lease_sends_nothing_more
             break  # else a busy machine did not let it come to that within its lease
     time.sleep(1.2)
     os.kill(pid, signal.SIGCONT)
-    status = os.waitpid(pid, 0)[1]
+    status = waited(pid)
     assert (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM) is deadly
     assert sent.exists() is not deadly
 

@@ -15,6 +15,7 @@ from migrator.gateway.noting import Noting
 from migrator.stores.cassandra import journal
 from migrator.stores.cassandra.journal import CassandraBrackets
 from migrator.stores.cassandra.table_wire import Wire
+from tests.ending import waited
 from tests.gateway.kit import opened, until
 from tests.gateway.test_live import begin, cassandra_to_embedded, ends, held, mirroring, swapped
 
@@ -35,7 +36,7 @@ def killed_at(where: type, step: str, config: Path, key: str) -> None:
                 games.put(key, {"n": 1})
         finally:
             os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert os.waitstatus_to_exitcode(waited(pid)) == -signal.SIGKILL
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from migrator.state import gateways
 from migrator.state import tables as t
 from migrator.state.gateways import GatewayLease, Watch
 from migrator.state.lease import boot_clock
+from tests.ending import joined, waited
 from tests.engine.games import contents, fill, source, target
 from tests.gateway.kit import HASTY, QUICK, Owner, control_on, make_project, opened, until
 from tests.gateway.writers import Writer, is_free
@@ -156,7 +157,7 @@ def test_a_gateway_killed_under_the_fence_holds_it_up_for_a_short_lease_at_most(
     killer = threading.Timer(0.05, victim.kill)
     killer.start()
     lapsed = owner.fence()
-    killer.join()
+    joined(killer)
     assert lapsed
     swap_without(lapsed, config, owner)
     more([other])
@@ -222,7 +223,7 @@ def test_a_write_that_slept_through_a_swap_is_not_acknowledged(config: Path, own
     swap_without(lapsed, config, owner)
     go.touch()
     os.kill(pid, signal.SIGCONT)
-    os.waitpid(pid, 0)
+    waited(pid)
     assert told.read_text().startswith("True old:games: the lease of this gateway ran out while")
     assert side(config, "source")["1"] == {"n": 2}
     assert side(config, "target")["1"] == {"n": 3}
@@ -259,8 +260,8 @@ def test_a_write_in_flight_keeps_the_fence_waiting(
         unlock.start()
         owner.fence()
         assert side(config, "source") == {"1": {"n": 1}}
-        unlock.join()
-        writer.join()
+        joined(unlock)
+        joined(writer)
     blocker.close()
 
 
@@ -296,7 +297,7 @@ def test_a_forked_child_has_a_lease_of_its_own(config: Path, owner: Owner) -> No
                 code = 0
             finally:
                 os._exit(code)
-        assert os.waitpid(pid, 0)[1] == 0
+        assert waited(pid) == 0
         games.put("parent", {"again": True})
         (lease,) = owner.gateways.leases(["Game"])
         assert lease.instance == follower.instance

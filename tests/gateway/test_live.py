@@ -18,6 +18,7 @@ from migrator.gateway import Behind
 from migrator.model.phase import Phase
 from migrator.ports import Collection
 from tests.contract import servers as contract
+from tests.ending import joined
 from tests.gateway.kit import QUICK, opened, until
 from tests.gateway.writers import Writer
 from tests.system import servers
@@ -142,7 +143,7 @@ def mirroring(config: Path) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join()
+        joined(thread)
     assert errors == []
 
 

@@ -20,6 +20,7 @@ from migrator.gateway.sending import Sending
 from migrator.model.block import Aggregate, Block, cut
 from migrator.model.phase import Phase
 from migrator.model.value import Record
+from tests.ending import joined
 from tests.engine.games import SETTINGS
 from tests.gateway.kit import QUICK, Owner, until
 from tests.gateway.test_live import begin, held, mirroring, swapped
@@ -114,7 +115,7 @@ def test_a_write_that_waits_under_the_fence_is_not_carried_out_by_the_old_key(
         mirror(owner)
         owner.flip("target")
         owner.release()
-        writing.join()
+        joined(writing)
         assert [type(error) for error in told] == [Rekeyed]
         assert held(owner.route.source) == {"1": game("a")}
         assert held(owner.route.target) == {"a": game("a")}
@@ -146,7 +147,7 @@ def test_what_may_have_been_written_before_a_swap_is_told_as_unknown(
         owner.hold()
         owner.flip("target")
         owner.release()
-        writing.join()
+        joined(writing)
         (error,) = told
         assert error.unknown
         assert "keys differ" in error.what

@@ -19,6 +19,7 @@ from migrator.gateway import Gateway, Rekeyed
 from migrator.model.value import Record
 from migrator.ports import Collection
 from tests.contract import servers as contract
+from tests.ending import waited
 from tests.gateway.kit import QUICK, until
 from tests.gateway.test_live import begin, ends, held, mirroring, more, swapped
 from tests.gateway.writers import Writer
@@ -141,7 +142,7 @@ def killed_owner(config: Path) -> None:
                 commands.mirror(project, "0001")
         finally:
             os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert os.waitstatus_to_exitcode(waited(pid)) == -signal.SIGKILL
 
 
 def kill(point: str) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from migrator.cli import main
 from migrator.gateway import Gateway
 from migrator.model.phase import Phase
 from migrator.state.gateways import Gateways, has_acknowledged, is_armed
+from tests.ending import PYTHON, terminated
 from tests.engine.games import source, target
 from tests.gateway.kit import QUICK, Owner, make_project, until
 from tests.gateway.test_shape import NEW, make_shaped
@@ -61,8 +60,7 @@ def at(process: subprocess.Popen[str]) -> str:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    terminated(process)
     assert process.returncode == 0
 
 
@@ -71,7 +69,7 @@ LISTEN = ("--listen", "0", "--format", "json")
 
 def start(config: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "migrator", "serve", "Game", "--config", str(config),
+        [*PYTHON, "-m", "migrator", "serve", "Game", "--config", str(config),
          "--env", "test", *words],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "MIGRATOR_SERVE_TOKEN": TOKEN},

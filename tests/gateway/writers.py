@@ -14,6 +14,7 @@ from pathlib import Path
 from migrator.errors import Transient
 from migrator.gateway import Gateway
 from migrator.model.value import Record
+from tests.ending import waited
 from tests.gateway.kit import opened, until
 
 
@@ -124,7 +125,7 @@ class Writer:
 
     def join(self) -> int:
         self.waited = True
-        return os.waitpid(self.pid, 0)[1]
+        return waited(self.pid)
 
     def stop(self) -> None:
         """Let it end, and see that nothing failed in it."""

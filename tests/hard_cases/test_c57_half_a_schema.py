@@ -12,6 +12,7 @@ from migrator import commands
 from migrator.errors import Refused
 from migrator.model.move import At
 from migrator.model.value import Record, Value
+from tests.ending import waited
 from tests.hard_cases.bench import Bench, apply, plan
 from tests.system import kit
 
@@ -49,7 +50,7 @@ def test_half_made_tables_are_completed(bench: Bench, store: str) -> None:
                 commands.apply(project, made)
         finally:
             os._exit(70)
-    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    assert os.WIFSIGNALED(waited(pid))
     (found,) = apply(shop, made)
     assert found.equal == 3
     assert bench.sql(store, f"SELECT count(*) FROM {name}_c") in ([(3,)], [[3]])

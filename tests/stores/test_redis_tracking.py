@@ -24,6 +24,7 @@ from migrator.stores.redis.tracking import TrackingFeed, TrackingJournal
 from tests.contract import own_redis, servers
 from tests.contract.feeds_redis import RedisApplication
 from tests.contract.own_redis import Own
+from tests.ending import joined
 
 PATIENCE = 60.0
 RULES = ("/Game/*",)
@@ -200,8 +201,7 @@ def test_a_mark_comes_behind_all_that_was_acknowledged_before(
             assert due <= seen, sorted(due - seen)[:5]
     finally:
         end.set()
-        for each in writers:
-            each.join()
+        joined(*writers)
     seen |= set(here.drained(feed, "end")[0])
     assert seen == set(acknowledged)
     feed.close()

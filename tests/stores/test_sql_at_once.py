@@ -14,6 +14,7 @@ from sqlalchemy import event
 
 from migrator import At, tables
 from migrator.model.block import Address, Block
+from tests.ending import joined
 from tests.stores.sql_servers import Base
 
 SCHEMA = """
@@ -65,7 +66,7 @@ def between(base: Base, monkeypatch: Any, first: Callable[[Any], object],
 
     monkeypatch.setattr(one.writer, "_hold", late)
     first(one)
-    thread.join()
+    joined(thread)
     (found,) = one.read(["g"])
     return found
 

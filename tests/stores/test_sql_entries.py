@@ -20,6 +20,7 @@ from migrator.model.canonical import equal
 from migrator.model.move import At
 from migrator.model.value import Int64, Set
 from migrator.stores.sql.entries_schema import KEY_BYTES, PATH_BYTES
+from tests.ending import joined
 from tests.stores.sql_servers import Base
 
 ROUNDS = ["/Game/*/rounds[*]", "/Game/*"]
@@ -198,7 +199,7 @@ def test_a_block_made_while_it_is_deleted_is_whole_or_gone(tmp_path: Path) -> No
         waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'games'::regclass"
         while not base.rows(waits):
             time.sleep(0.01)
-    deleting.join()
+    joined(deleting)
     assert games.read(["a"]) == [Block("a", {"": {}})]
     base.drop()
 

@@ -36,6 +36,7 @@ from migrator.stores.sql.stream_postgresql import Stream
 from migrator.stores.sql.tables import TablesCollection
 from tests.conftest import server_url
 from tests.contract.own_redis import free_port
+from tests.ending import joined
 
 _SCRIPT = Path(__file__).parents[2] / "scripts" / "services"
 _NAMES = ("postgresql", "mariadb")
@@ -222,8 +223,7 @@ def _early(
     finally:
         seen.set()
         waiting.set()
-        for thread in threads:
-            thread.join()
+        joined(*threads)
 
 
 def test_a_read_that_takes_a_transactions_number_for_whole_is_behind_the_touch(
@@ -343,7 +343,7 @@ def test_the_fence_of_postgresql_makes_no_transaction_a_deadlock(
         while not postgresql("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall():
             time.sleep(0.01)
         connection.execute("UPDATE matches SET v = 2")  # held by the fence, which waits for us
-    raising.join()
+    joined(raising)
     assert fence.is_up()
     fence.lower()
     store.close()
@@ -453,7 +453,7 @@ def test_mariadb_shows_no_touch_before_its_write_can_be_read(
         try:
             assert _seen_at_the_touch(collection, journal, start) == 2
         finally:
-            thread.join()
+            joined(thread)
             mariadb("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
 
 
@@ -661,4 +661,4 @@ def test_a_server_that_is_long_in_answering_stops_nobody_but_its_reader() -> Non
         )
         with pytest.raises(Transient, match="went away"):
             Stream(conninfo, "slot", "slot", 0, "shop:games")
-        answering.join()
+        joined(answering)

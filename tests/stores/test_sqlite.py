@@ -30,6 +30,7 @@ from migrator.stores.sqlite import store as module
 from migrator.stores.sqlite.collection import EntriesCollection
 from migrator.stores.sqlite.store import EmbeddedStore
 from migrator.testing.values import ODD_VALUES
+from tests.ending import waited
 
 ROUNDS = ["/Game/*/rounds[*]", "/Game/*"]
 
@@ -390,7 +391,7 @@ def test_forked_child_opens_a_connection_of_its_own(store: EmbeddedStore) -> Non
             os._exit(0 if collection.count() == 2 else 1)
         except BaseException:  # noqa: BLE001 - the child must never run on into pytest
             os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert os.waitstatus_to_exitcode(waited(child)) == 0
     collection.write([block(3)])
     assert collection.count() == 3
 

@@ -6,11 +6,14 @@ never let go in the child. It imports what they need once, for all tests of a pr
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -32,21 +35,41 @@ FORKED.set_forkserver_preload([__name__, *(f"migrator.stores.{name}" for name in
 
 def owner_dies(config: Path, word: str, point: str) -> None:
     """Let an owner do what a word says, and see that it was killed as it came to a point."""
-    process = FORKED.Process(target=_owner, args=(config, word, point))
+    dies(partial(own, config, word), point)
+
+
+def dies(work: Callable[[], object], point: str, nth: int = 1) -> None:
+    """Let a process do some work, and see that it was killed as it came to a point for the n-th
+    time. What it does is to be known by name: it shares nothing with this process."""
+    process = FORKED.Process(target=_die_at, args=(work, point, nth))
     process.start()
-    process.join(LONG)
-    if process.exitcode is None:
-        process.kill()
-    assert process.exitcode == -signal.SIGKILL, f"{point} was not reached: {process.exitcode}"
+    code = joined(process, 2 * LONG)
+    assert code == -signal.SIGKILL, f"{point} was not reached: {code}"
 
 
-def _owner(config: Path, word: str, point: str) -> None:
+def _die_at(work: Callable[[], object], point: str, nth: int) -> None:
+    faulthandler.enable()
+    left = nth
+
     def hook(reached: str) -> None:
-        if reached == point:
+        nonlocal left
+        left -= reached == point
+        if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
     points.hook = hook
-    own(config, word)
+    work()
+
+
+def joined(process: BaseProcess, seconds: float) -> int | None:
+    """How a process ended. One that does not tells its stacks, is killed, and fails the test."""
+    process.join(seconds)
+    if process.exitcode is None:
+        os.kill(process.pid or 0, signal.SIGCONT)
+        os.kill(process.pid or 0, signal.SIGABRT)
+        process.join(LONG)
+        raise AssertionError(f"{process.name} did not end within {seconds:g} s")
+    return process.exitcode
 
 
 def own(config: Path, word: str) -> None:
@@ -105,6 +128,7 @@ class Mortal(Writer):
 
     def live(self) -> None:
         """What its process does."""
+        faulthandler.enable()
         try:
             self._run()
         except BaseException as error:
@@ -114,8 +138,7 @@ class Mortal(Writer):
     def join(self) -> int:
         assert self.process is not None
         self.waited = True
-        self.process.join(LONG)
-        return self.process.exitcode or 0
+        return joined(self.process, LONG) or 0
 
 
 class Stubborn(Mortal):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,12 +14,12 @@ import pytest
 
 from migrator import commands
 from migrator.commands import SwapTerms
-from migrator.engine import points
 from migrator.errors import Waiting
 from migrator.journal import journal_name
 from migrator.model.phase import Phase
 from tests.system import kit
 from tests.system.application import Application, Documents, Hooked, Tables, mirroring
+from tests.system.dying import LONG, dies
 from tests.system.kit import Shop, Urls
 
 T = TypeVar("T")
@@ -42,20 +41,7 @@ class Game:
         return SwapTerms(hook=self.hooked.command, bound=60, lag=20)
 
     def apply(self, until: Phase) -> commands.Applied:
-        with self.shop.open() as project:
-            run = commands.unfinished(project, "0001")
-            plan = commands.frozen_plan(run) if run else commands.plan(project, "0001", live=True)
-            assert plan.errors == []
-            terms = commands.Terms(swap=self.terms)
-            return commands.apply(project, plan, until=until, terms=terms)
-
-    def carry_on(self, until: Phase) -> None:
-        """Come to a phase, and mirror what the writers do from there on for a while."""
-        at_last(lambda: self.apply(until))
-        stop = threading.Event()
-        threading.Timer(60, stop.set).start()
-        with self.shop.open() as project:
-            commands.mirror(project, "0001", stop=stop)
+        return come_to(self.shop.config, until, self.terms)
 
     def cutover(self, terms: SwapTerms | None = None) -> commands.Applied:
         with self.shop.open() as project:
@@ -109,14 +95,22 @@ class Game:
         return found
 
 
-def in_child(work: Callable[[], object]) -> int:
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        finally:
-            os._exit(70)
-    return pid
+def come_to(config: Path, until: Phase, terms: SwapTerms) -> commands.Applied:
+    """Apply the move up to a phase."""
+    with commands.Project(config, kit.ENV) as project:
+        run = commands.unfinished(project, "0001")
+        plan = commands.frozen_plan(run) if run else commands.plan(project, "0001", live=True)
+        assert plan.errors == []
+        return commands.apply(project, plan, until=until, terms=commands.Terms(swap=terms))
+
+
+def carry_on(config: Path, until: Phase, terms: SwapTerms) -> None:
+    """Come to a phase, and mirror what the writers do from there on for a while."""
+    at_last(lambda: come_to(config, until, terms))
+    stop = threading.Event()
+    threading.Timer(LONG, stop.set).start()
+    with commands.Project(config, kit.ENV) as project:
+        commands.mirror(project, "0001", stop=stop)
 
 
 @pytest.fixture
@@ -245,8 +239,7 @@ def test_nothing_is_lost_where_the_owner_dies(game: Game, point: str, nth: int, 
     until = Phase(asked)
     if until is Phase.CUT_OVER:
         game.apply(Phase.SHADOW_READ)
-    pid = in_child(lambda: die_at(point, nth, lambda: game.carry_on(until)))
-    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL, f"{point} was not reached"
+    dies(partial(carry_on, game.shop.config, until, game.terms), point, nth)
     done = at_last(lambda: game.apply(until))  # an attempt at a swap was undone
     assert done.phase == asked
     game.application.go_on_for(0.3)
@@ -254,16 +247,3 @@ def test_nothing_is_lost_where_the_owner_dies(game: Game, point: str, nth: int, 
         game.rollback()
         game.application.go_on_for(0.3)
     game.assert_nothing_lost()
-
-
-def die_at(point: str, nth: int, work: Callable[[], object]) -> None:
-    left = nth
-
-    def hook(reached: str) -> None:
-        nonlocal left
-        left -= reached == point
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    points.hook = hook
-    work()

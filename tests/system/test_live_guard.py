@@ -31,6 +31,7 @@ from migrator.render.runs import status_lines
 from migrator.state import LiveState, keep_pace
 from migrator.stores.mongo.journal import MongoJournal
 from migrator.stores.sqlite.collection import EntriesCollection
+from tests.ending import joined
 from tests.system import kit
 from tests.system.kit import Shop, Urls
 from tests.system.test_live import until as until_
@@ -188,7 +189,7 @@ def _mirror(shop: Shop) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join()
+        joined(thread)
 
 
 def test_a_feed_that_keeps_too_much_is_given_up_while_the_target_does_not_answer(

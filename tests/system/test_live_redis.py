@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,9 +23,10 @@ from tests.gateway import test_live as gateway
 from tests.gateway.kit import opened
 from tests.gateway.writers import Writer
 from tests.system import kit
-from tests.system.application import Application, Held, Hooked, Refused, Rounds, mirroring
+from tests.system.application import Application, Held, Hooked, Rounds, Unknown, mirroring
+from tests.system.dying import dies
 from tests.system.kit import Shop, Urls, contents
-from tests.system.test_live import at_last, die_at, in_child
+from tests.system.test_live import at_last
 from tests.system.test_live_feeds import on_sqlite
 
 _OLD = 60
@@ -73,7 +73,7 @@ class Keys:
         try:
             yield
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            raise Refused from error
+            raise Unknown from error
 
     def held(self) -> dict[str, Held]:
         found: dict[str, Held] = {}
@@ -130,10 +130,6 @@ class Life:
         assert run.primary == ("target" if word == "cutover" else "source")
         self.go_on()
 
-    def roll_back(self) -> object:
-        with self.shop.open() as project:
-            return commands.rollback(project, "0001", swap=self.terms)
-
     def go_on(self) -> None:
         """Until each kind of write was acknowledged a few times more."""
         words = {"put", *self.application.words}
@@ -149,6 +145,12 @@ class Life:
         assert found.clean, found.told
         self.application.assert_held("source")
         self.application.assert_held("target")
+
+
+def roll_back(config: Path, terms: SwapTerms) -> None:
+    """Roll back; again where that has to wait."""
+    with commands.Project(config, kit.ENV) as project:
+        at_last(lambda: commands.rollback(project, "0001", swap=terms))
 
 
 def until(true: Callable[[], object], application: Application | None = None) -> None:
@@ -202,8 +204,7 @@ def test_nothing_is_lost_where_the_owner_dies_while_it_follows_redis(to_redis: L
     to_redis.swap("cutover")
     for point in ("mirror.touched", "mirror.applied", "swap.drained"):
         to_redis.go_on()
-        pid = in_child(lambda p=point: die_at(p, 1, lambda: at_last(to_redis.roll_back)))  # type: ignore[misc]
-        assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL, f"{point} was not reached"
+        dies(partial(roll_back, to_redis.shop.config, to_redis.terms), point)
     to_redis.swap("rollback")
     to_redis.assert_nothing_lost()
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import signal
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from migrator.model.phase import Phase
 from migrator.model.url import scheme
 from migrator.ports import StoreSettings
 from migrator.state import LiveState
+from tests.ending import PYTHON, ended
 from tests.system import kit, servers
 from tests.system.between import between
 from tests.system.kit import ENV, PLACES, Shop, Urls
@@ -66,14 +66,12 @@ def _until(there: Callable[[], bool]) -> None:
 @contextmanager
 def _mirror(shop: Shop, code: str = MIRROR) -> Iterator[subprocess.Popen[str]]:
     options = ["mirror", "--env", ENV, "--config", str(shop.config)]
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *options], stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([*PYTHON, "-c", code, *options], stderr=subprocess.PIPE, text=True)
     try:
         yield process
     finally:
         process.kill()
-        process.communicate()
+        ended(process)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -99,7 +97,7 @@ def test_a_mirror_ends_though_the_server_of_the_source_does_not_answer(
                 kit.fill(side, [("3", {"id": "3"})])
                 _until(lambda: bool(silent.held))  # what the mirror asks for, now that it was told
                 process.send_signal(signal.SIGTERM)
-                _, told = process.communicate(timeout=LONG)
+                _, told = ended(process)
             assert process.returncode == 130, told
             silent.go_on()
             commands.apply(project, plan, until=Phase.SHADOW_READ)
@@ -146,7 +144,7 @@ def test_a_mirror_ends_that_starts_while_its_control_database_does_not_answer(
         with _mirror(shop) as process:
             _until(lambda: bool(silent.held))
             process.send_signal(number)
-            _, told = process.communicate(timeout=LONG)
+            _, told = ended(process)
         assert process.returncode == 130, told
         _assert_told(told)
         silent.go_on()
@@ -171,7 +169,7 @@ def test_a_mirror_ends_that_starts_while_another_holds_its_control_database(
             assert process.stderr.readline() == "waits\n"
             _until(lambda: _sleeps(process.pid))
             process.send_signal(number)
-            _, told = process.communicate(timeout=LONG)
+            _, told = ended(process)
     assert process.returncode == 130, told
     _assert_told(told)
 

@@ -29,6 +29,7 @@ from migrator.model.value import Int64, Record, Ref
 from migrator.retry import Retry
 from tests.conftest import server_url
 from tests.contract.own_redis import free_port
+from tests.ending import waited
 from tests.system import kit
 from tests.system.kit import Place, Shop, Urls
 
@@ -325,7 +326,7 @@ def test_apply_between_servers_goes_on_after_kill_9(
                 commands.apply(project, plan)
         finally:
             os._exit(70)
-    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL, f"{point} was not reached"
+    assert os.WTERMSIG(waited(pid)) == signal.SIGKILL, f"{point} was not reached"
     with shop.open() as project:
         commands.apply(project, plan)
     check_arrived(shop, MONGODB, name, expected)

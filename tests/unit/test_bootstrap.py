@@ -15,6 +15,7 @@ from migrator.errors import MigratorError, Refused, Terminal
 from migrator.model.block import Block
 from migrator.model.move import At
 from migrator.settings import Settings, load_settings
+from tests.ending import waited
 
 # A store module of another package, registered as any is.
 PLUGIN = """
@@ -158,7 +159,7 @@ class TestPlugin:
             theirs = stores.get("a")
             stores.close()
             os._exit(0 if theirs is not mine and mine.closed == 0 and theirs.closed == 1 else 1)
-        assert os.waitpid(child, 0)[1] == 0
+        assert waited(child) == 0
         assert stores.get("a") is mine
 
 
