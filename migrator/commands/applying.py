@@ -71,5 +71,6 @@ def under_lease(
         scene = Scene(
             run, frozen, project.routes(revision, frozen), control, lease, terms.workers,
             watcher or Nobody(), Retry(stop=stop, check=lease.check), stop,
+            request_life=project.settings.request_life,
         )  # fmt: skip
         yield Engine(scene)

@@ -22,6 +22,7 @@ from migrator.state import (
     all_answered,
     read_pace,
 )
+from migrator.state.gateways import Standing
 
 # After so many seconds without a word no mirror is at work.
 SILENT = 10.0
@@ -127,7 +128,8 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Where one run stands. ``changed``: when it got there, in seconds since 1970. ``paused`` and
-    ``throttle`` (blocks a second, null for no bound) hold back the copying."""
+    ``throttle`` (blocks a second, null for no bound) hold back the copying. ``stopped``: a move at
+    rest keeps gateways from writing."""
 
     run: str
     revision: str
@@ -143,6 +145,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     next: str
     paused: bool = False
     throttle: float | None = None
+    stopped: bool = False
     live: LiveStatus | None = None
 
 
@@ -179,8 +182,16 @@ def _status(project: Project, run: Run) -> RunStatus:
         next=_next(run),
         paused=pace.paused,
         throttle=pace.rate,
+        stopped=_stopped(run),
         live=_live(project, run, len(made.moves)) if run.live and not run.phase.ended else None,
     )
+
+
+def _stopped(run: Run) -> bool:
+    stands = Standing(
+        run.id, run.revision, run.phase, run.primary, run.epoch, run.attempt, run.fence, run.live
+    )
+    return stands.at_rest or (not run.live and stands.stopped)
 
 
 def _live(project: Project, run: Run, classes: int) -> LiveStatus:

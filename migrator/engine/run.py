@@ -24,6 +24,7 @@ from migrator.engine.ending import (
     refuse_not_cut_over,
 )
 from migrator.engine.points import reached
+from migrator.engine.stilled import go_on, stilled
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Scene
 from migrator.errors import Mismatch, Refused, Waiting
@@ -55,6 +56,7 @@ class Engine:
         accepted, Interrupted where it was stopped.
         """
         reached("run.started")
+        go_on(self.scene)
         steps: dict[Phase, Callable[[], None]] = {
             Phase.PREPARED: self.prepare,
             Phase.DUAL_WRITE: self.dual_write,
@@ -69,7 +71,7 @@ class Engine:
         return self.run
 
     def _reach(self, phase: Phase, *, primary: str | None = None) -> None:
-        self.scene.run = self.scene.control.advance(self.run, phase, primary=primary)
+        self.scene.run = self.scene.control.advance(self.run, phase, primary=primary, fence="")
         log.info("phase", run=self.run.id, phase=phase.value, primary=self.run.primary)
         self.scene.watcher.phase(self.run)
 
@@ -90,8 +92,9 @@ class Engine:
         self._reach(Phase.PREPARED)
 
     def dual_write(self) -> None:
-        """At rest there is no write to mirror; the phase is passed so that every run has it."""
-        self._reach(Phase.DUAL_WRITE)
+        """At rest there is no write to mirror; gateways write no more once this is reached."""
+        with stilled(self.scene):
+            self._reach(Phase.DUAL_WRITE)
 
     def backfill(self) -> None:
         """Copy every collection and hold the counts against the plan's."""
@@ -156,12 +159,13 @@ class Engine:
             self.scene.control.record_accepted(
                 self.run.id, "accepted keys", why, keys=keys, found=reasons
             )
-        if not self.verified:
-            self.verify()
-        for route in self.scene.routes:
-            self.scene.retry(route.target.settle)
-        reached("cut_over.settled")
-        self._reach(Phase.CUT_OVER, primary="target")
+        with stilled(self.scene):
+            if not self.verified:
+                self.verify()
+            for route in self.scene.routes:
+                self.scene.retry(route.target.settle)
+            reached("cut_over.settled")
+            self._reach(Phase.CUT_OVER, primary="target")
         reached("cut_over.flipped")
 
     # ------------------------------------------------------------------ back, and out
@@ -173,6 +177,14 @@ class Engine:
         carried back to the source, or given up, only where asked to. Raises Refused otherwise.
         """
         refuse_no_way_back(self.scene.control, self.run)
+        with stilled(self.scene):
+            found = self._way_back(carry_back=carry_back, discard=discard)
+            self._reach(Phase.SHADOW_READ, primary="source")
+        reached("rollback.flipped")
+        return found
+
+    def _way_back(self, *, carry_back: bool, discard: bool) -> list[Verification]:
+        """Compare, and carry back or give up what was written since. Raises Refused."""
         found = [verify(self.scene, route) for route in self.scene.routes]
         changed = sum(f.differ + f.missing + f.extra for f in found)
         if changed and carry_back:
@@ -191,8 +203,6 @@ class Engine:
             )
         if changed and discard:
             self.scene.control.record(self.run.id, "discarded", blocks=changed)
-        self._reach(Phase.SHADOW_READ, primary="source")
-        reached("rollback.flipped")
         return found
 
     def abort(self, *, drop_target: bool) -> None:

@@ -70,6 +70,8 @@ class Scene:
     stop: threading.Event = field(default_factory=threading.Event)
     # Of a live run: waits until the mirror holds all that was written until now.
     settle: Callable[[], None] | None = None
+    # For so many seconds a request may live on whose sender has died.
+    request_life: float = 61.0
 
     def planned(self, route: Route) -> MovePlan:
         """The plan of one of the moves."""

@@ -197,7 +197,7 @@ class Follower:
     def _may(self) -> bool:
         return (
             not self.standing.stopped
-            and not _at_rest(self.standing)
+            and not self.standing.at_rest
             and self._clock() < self._until
             and os.getpid() == self._pid
             and not self._closed
@@ -215,7 +215,7 @@ class Follower:
                 where=where,
                 hint=f"try again; if it goes on:  migrator status {found.revision}",
             )
-        if _at_rest(found):
+        if found.at_rest:
             return Stopped(
                 f"revision {found.revision} moves it at rest; nothing was written",
                 where=where,
@@ -386,10 +386,3 @@ def _carries(found: Standing) -> str:
     """The run that carries writes over to its mirror; empty where none does."""
     begun = bool(found.run) and found.live and not found.phase.ended
     return found.run if begun and found.phase.rank >= Phase.DUAL_WRITE.rank else ""
-
-
-def _at_rest(found: Standing) -> bool:
-    """Whether a move at rest is under way: what is written now might not be copied."""
-    if found.live or not found.run:
-        return False
-    return Phase.PREPARED.rank <= found.phase.rank < Phase.CUT_OVER.rank

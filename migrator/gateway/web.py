@@ -296,7 +296,7 @@ def _standing(cls: str, found: Standing) -> Body:
     return {
         "cls": cls, "run": found.run, "revision": found.revision, "phase": found.phase.value,
         "primary": found.primary, "epoch": found.epoch, "attempt": found.attempt,
-        "fence": found.fence, "stopped": found.stopped, "live": found.live,
+        "fence": found.fence, "stopped": found.stopped or found.at_rest, "live": found.live,
     }  # fmt: skip
 
 

@@ -134,8 +134,20 @@ def run_lines(run: RunStatus, now: float, complete: Callable[[str], str]) -> Ite
         )
     if run.live is not None:
         yield from _mirror(run, run.live, complete)
+    if run.stopped:
+        yield from _stopped(run, complete)
     if run.next:
         yield Line(f"      next:  {complete(run.next)}")
+
+
+def _stopped(run: RunStatus, complete: Callable[[str], str]) -> Iterator[Line]:
+    """That gateways write nothing, and until when."""
+    if run.phase == Phase.CUT_OVER.value:
+        yield Line("      gateways write nothing: a rollback has not come to its end", "yellow")
+        stay = complete(f"migrator apply {run.revision}")
+        yield Line(f"        begin it again, or let them go on where they were:  {stay}", "yellow")
+    else:
+        yield Line("      gateways write nothing until it is cut over, or aborted")
 
 
 def _pace(run: RunStatus) -> str:

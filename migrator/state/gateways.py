@@ -59,6 +59,14 @@ class Standing:
         """Whether writes are to wait."""
         return self.fence in ("raised", "undoing", "flipped", "marked")
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether a move at rest is under way: what is written now might not be copied. After a
+        rollback writes go on, at the source."""
+        begun = Phase.PREPARED.rank <= self.phase.rank < Phase.CUT_OVER.rank
+        back = self.phase is Phase.SHADOW_READ and self.epoch > 1
+        return bool(self.run) and not self.live and begun and not back
+
 
 @dataclass(frozen=True)
 class GatewayLease:
