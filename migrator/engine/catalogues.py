@@ -89,14 +89,14 @@ class Catalogues:
         self, lane: Lane, side: str, shaped: Shaped, now: Json, what: list[str], *, replaced: bool
     ) -> None:
         """Go by what the catalogue says now. The re-scan is noted first: a crash in between does
-        not spare it. ``replaced``: another table has taken the name, whose writes no feed shows;
-        only once it does is it noted as known."""
+        not spare it. ``replaced``: another table has taken the name, or a partition
+        came, whose writes no feed shows; only once it does is it noted as known."""
         log.warning("catalogue changed", where=str(lane.side(side).at), what=what[:_TOLD])
         self._changed()
         lane.scan()
         shaped.forget()
         if replaced:
-            lane.begin_anew(side, "another table has taken the name of the one that was followed")
+            lane.begin_anew(side, "other tables or partitions lie there than were followed")
         else:
             lane.reopen(side)
         self._note(_CHANGED, lane, side, now, what)

@@ -79,7 +79,8 @@ class Index:
 class Table:
     """A table as it lies on a server. ``sql`` is the statement that made it, where kept.
     ``identity`` tells it from another that took its name, where what follows it by its name does
-    not."""
+    not. ``members`` are the tables below whose rows it shows too: partitions and those that
+    inherit from it, by schema, name, and whether it is a partition."""
 
     name: str
     schema: str | None
@@ -92,6 +93,7 @@ class Table:
     key_name: str = ""
     referenced: tuple[tuple[str, ForeignKey], ...] = field(default=(), compare=False)
     identity: str = field(default="", compare=False)
+    members: tuple[tuple[str, str, bool], ...] = field(default=(), compare=False)
 
     @cached_property
     def by_name(self) -> dict[str, Column]:
@@ -104,7 +106,7 @@ class Table:
 
     def described(self) -> dict[str, object]:
         """The table as JSON, for the fingerprint of a plan."""
-        told = asdict(replace(self, sql="", referenced=(), identity=""))
+        told = asdict(replace(self, sql="", referenced=(), identity="", members=()))
         return {name: value for name, value in told.items() if value not in ("", ())}
 
     def shape(self) -> dict[str, object]:

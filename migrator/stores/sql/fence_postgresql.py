@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from sqlalchemy.engine import Connection
 
-from migrator.stores.sql.journal_postgresql import Followed, one, quoted
+from migrator.stores.sql.journal_postgresql import Followed, one, places
 from migrator.stores.sql.locks_postgresql import at_once, locked
 
 # Every session of Migrator's has it (engine.py); an application has no reason to set it.
@@ -24,7 +24,7 @@ Emit: TypeAlias = Callable[[Connection, str], None]
 
 
 class PostgresqlFence:
-    """One trigger on each table of an aggregate, and its function."""
+    """One trigger on each table of an aggregate, partitions too, and its function."""
 
     def __init__(self, followed: Followed, name: str, emit: Emit) -> None:
         self.database = followed.database
@@ -36,7 +36,8 @@ class PostgresqlFence:
     @cached_property
     def _tables(self) -> list[str]:
         """Parents first, as transactions mostly write them."""
-        return list(dict.fromkeys(quoted(node) for node in self._followed.root.walk()))
+        nodes = self._followed.root.walk()
+        return list(dict.fromkeys(each for node in nodes for each in places(node)))
 
     def raise_(self, mark: str, seconds: float) -> None:
         def fence(c: Connection) -> None:
@@ -74,6 +75,6 @@ class PostgresqlFence:
 
     def lower(self) -> None:
         with self.database.writing(self.where) as c:
-            # Also where a table is gone.
+            # Also where a table is gone; CASCADE, where one is no part of them any more.
             triggers = [f'DROP TRIGGER IF EXISTS "{self.name}" ON {t}' for t in self._tables]
-            at_once(c, *triggers, f'DROP FUNCTION IF EXISTS "{self.name}"()')
+            at_once(c, *triggers, f'DROP FUNCTION IF EXISTS "{self.name}"() CASCADE')

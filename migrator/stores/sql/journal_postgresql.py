@@ -91,8 +91,9 @@ class PostgresqlJournal:
                     "from filling the server's disk; SET it to what the disk can spare",
                 )  # fmt: skip
         with self._session() as c:
+            yield from (("error", code, text) for code, text in unfollowed(c, self._nodes))
             for node in self._nodes:
-                if _needs_full(node) and _identity(c, node) != "FULL":
+                if _needs_full(node) and {_identity(c, each) for each in places(node)} != {"FULL"}:
                     yield (
                         "note", "replica-identity",
                         f"{node.info.name} gets REPLICA IDENTITY FULL while the move lasts: its "
@@ -103,7 +104,9 @@ class PostgresqlJournal:
         with self._session() as c:
             if one(c, _PUBLICATION, n=self.name) is None or one(c, _SLOT, n=self.name) is None:
                 for _, code, text in lacking(c):
-                    raise Refused(text, where=self.where, hint=_HINTS[code])
+                    raise Refused(text, where=self.where, hint=HINTS[code])
+            for code, text in unfollowed(c, self._nodes):
+                raise Refused(text, where=self.where, hint=HINTS[code])
         self._publish()
         with self._session() as c:
             if (at := one(c, _SLOT, n=self.name)) is None:
@@ -119,7 +122,8 @@ class PostgresqlJournal:
         with self.database.reading(self.where) as c:
             if one(c, _PUBLICATION, n=self.name) is not None:
                 return
-            before = {quoted(node): _identity(c, node) for node in nodes if _needs_full(node)}
+            full = [each for node in nodes if _needs_full(node) for each in places(node)]
+            before = {table: _identity(c, table) for table in full}
         before = {table: identity for table, identity in before.items() if identity != "FULL"}
 
         def publish(c: Connection) -> None:
@@ -278,21 +282,55 @@ def one(connection: Connection, statement: str, **values: Any) -> Any:
 
 
 def quoted(node: Node) -> str:
-    parts = [node.info.schema, node.info.name] if node.info.schema else [node.info.name]
+    return _quoted(node.info.schema, node.info.name)
+
+
+def _quoted(schema: str | None, name: str) -> str:
+    parts = [schema, name] if schema else [name]
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
-def _identity(c: Connection, node: Node) -> str:
-    """The replica identity of a table, as ALTER TABLE takes it."""
+def places(node: Node) -> list[str]:
+    """A table and its partitions, quoted: who writes one of these by its own name passes what was
+    made for the table alone."""
+    below = [_quoted(schema, name) for schema, name, _ in node.info.members]
+    return [quoted(node), *below]
+
+
+def unfollowed(
+    c: Connection, nodes: Sequence[Node], *, logged: bool = True
+) -> Iterator[tuple[str, str]]:
+    """What of some tables can't be followed; ``logged`` by the server's log."""
+    query = (
+        "SELECT relkind = 'f', relpersistence <> 'p' FROM pg_class WHERE oid = CAST(:t AS regclass)"
+    )
+    for table in dict.fromkeys(each for node in nodes for each in places(node)):
+        foreign, unlogged = c.execute(sa.text(query), {"t": table}).one()
+        if foreign:
+            yield "foreign-table", f"{table} lies on another server, whose writes show nowhere here"
+        elif unlogged and logged:
+            yield "not-logged", f"{table} is UNLOGGED: the server's log does not show its writes"
+    for node in nodes:
+        heirs = [_quoted(s, n) for s, n, partition in node.info.members if not partition]
+        if heirs:
+            yield (
+                "inherited",
+                f"{quoted(node)} shows the rows of {', '.join(heirs)}, which inherits from it: "
+                "nothing could be written back there",
+            )
+
+
+def _identity(c: Connection, table: str) -> str:
+    """The replica identity of a table, quoted, as ALTER TABLE takes it."""
     query = "SELECT relreplident\\:\\:text FROM pg_class WHERE oid = CAST(:t AS regclass)"
-    found = one(c, query, t=quoted(node))
+    found = one(c, query, t=table)
     if found != "i":
         return {"d": "DEFAULT", "f": "FULL", "n": "NOTHING"}[found]
     index = (
         "SELECT quote_ident(relname) FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
         "WHERE indrelid = CAST(:t AS regclass) AND indisreplident"
     )
-    return f"USING INDEX {one(c, index, t=quoted(node))}"
+    return f"USING INDEX {one(c, index, t=table)}"
 
 
 def ddl(statement: str) -> sa.TextClause:
@@ -305,9 +343,12 @@ def _needs_full(node: Node) -> bool:
     return not set(leads) <= set(node.info.key)
 
 
-_HINTS = {
+HINTS = {
     "wal-level": "set wal_level = logical in postgresql.conf and restart the server",
     "replication-right": "give this role the right: ALTER ROLE ... REPLICATION",
+    "not-logged": "ALTER TABLE ... SET LOGGED, or move it at rest",
+    "foreign-table": "move it from the server where it lies, or at rest",
+    "inherited": "ALTER TABLE ... NO INHERIT and move each by itself, or move it at rest",
     "slots": "raise max_replication_slots and max_wal_senders, or drop slots nobody uses",
     "server-version": "upgrade the server to PostgreSQL 14 or later",
 }

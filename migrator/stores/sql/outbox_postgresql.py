@@ -10,16 +10,25 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.errors import FeedLost
+from migrator.errors import FeedLost, Refused
 from migrator.journal import Kept, Touches
 from migrator.ports import Json
-from migrator.stores.sql.journal_postgresql import Followed, ddl, lacking, one, quoted
+from migrator.stores.sql.journal_postgresql import (
+    HINTS,
+    Followed,
+    ddl,
+    lacking,
+    one,
+    places,
+    quoted,
+    unfollowed,
+)
 from migrator.stores.sql.locks_postgresql import locked
 from migrator.stores.sql.pgoutput import Relation, Tuple
 from migrator.stores.sql.shape import Node
@@ -63,13 +72,20 @@ class OutboxJournal:
             f"while the move lasts, triggers write what changes to {self.outbox}, in the same "
             f"transaction, for the write-ahead log can't be read: {why}",
         )  # fmt: skip
+        with self.database.reading(self.where) as c:
+            yield from (("error", code, text) for code, text in self._unfollowed(c))
 
     def prepare(self) -> Json:
         with self.database.reading(self.where) as c:
             made = self.identity(c)
+            for code, text in self._unfollowed(c) if made is None else ():
+                raise Refused(text, where=self.where, hint=HINTS[code])
         if made is None:
             made = self._locked("SHARE ROW EXCLUSIVE", self._make)
         return {"outbox": made, "seen": "1:1:"}
+
+    def _unfollowed(self, c: Connection) -> Iterator[tuple[str, str]]:
+        yield from unfollowed(c, self.nodes(), logged=False)
 
     def _make(self, c: Connection) -> str | None:
         if self.identity(c) is None:  # else somebody was faster
@@ -108,14 +124,16 @@ class OutboxJournal:
             f"ELSIF TG_OP = 'DELETE' THEN {into} ({number}, {old}, NULL); "
             f"ELSE {into} ({number}, NULL, NULL); END IF; RETURN NULL; END $outbox$"
         ))  # fmt: skip
-        for each, events in (("ROW", "INSERT OR UPDATE OR DELETE"), ("STATEMENT", "TRUNCATE")):
-            trigger = f'"{self.name}_outbox_{each.lower()}"'
-            table = quoted(node)
-            c.execute(ddl(
-                f"CREATE TRIGGER {trigger} AFTER {events} ON {table} FOR EACH {each} "
-                f"EXECUTE FUNCTION {name}()"
-            ))  # fmt: skip
-            c.execute(ddl(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {trigger}"))
+        # The server itself gives a partition the trigger of its table, but none for TRUNCATE.
+        for table in places(node):
+            for each, events in (("ROW", "INSERT OR UPDATE OR DELETE"), ("STATEMENT", "TRUNCATE")):
+                trigger = f'"{self.name}_outbox_{each.lower()}"'
+                if each == "STATEMENT" or table == quoted(node):
+                    c.execute(ddl(
+                        f"CREATE TRIGGER {trigger} AFTER {events} ON {table} FOR EACH {each} "
+                        f"EXECUTE FUNCTION {name}()"
+                    ))  # fmt: skip
+                c.execute(ddl(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {trigger}"))
 
     def kept(self) -> Kept | None:
         """The outbox with its index, as they lie on the disk."""

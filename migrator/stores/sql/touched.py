@@ -32,7 +32,9 @@ class Touched:
         self._key = key
         self._nodes: dict[tuple[str, str], list[Node]] = {}
         for node in root.walk():
-            self._nodes.setdefault((node.info.schema or "", node.info.name), []).append(node)
+            below = [(schema, name) for schema, name, _ in node.info.members]
+            for place in ((node.info.schema or "", node.info.name), *below):
+                self._nodes.setdefault(place, []).append(node)
 
     def touches(
         self, connection: Connection, rows: Iterable[tuple[str, Relation, Tuple]]
