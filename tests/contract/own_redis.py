@@ -23,6 +23,7 @@ from tests.conftest import at_the_end
 
 T = TypeVar("T")
 _PATIENCE = 60.0
+_given: set[int] = set()
 
 
 class Own:
@@ -108,8 +109,11 @@ def free_port() -> int:
     first = 20_000 + 2_000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 3)
     while True:
         port = random.randrange(first, first + 2_000)
+        if port in _given:
+            continue  # perhaps of a server that is still to start
         with socket.socket() as free, suppress(OSError):
             free.bind(("127.0.0.1", port))
+            _given.add(port)
             return port
 
 

@@ -47,7 +47,7 @@ def held(shop: Project) -> list[tuple[object, ...]]:
         "SELECT * FROM round ORDER BY game, number",
         "SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite%' ORDER BY name",
     )
-    with sqlite3.connect(shop.root / "shop.db") as db:
+    with sqlite3.connect(shop.root / "shop.db", timeout=60) as db:
         rows = [row for query in queries for row in db.execute(query)]
     db.close()
     return rows
@@ -76,7 +76,7 @@ def test_a_move_that_loses_nothing_passes(shop: Project) -> None:
 
 def lose_one(shop: Project) -> None:
     """Remove the newest aggregate of the target behind everybody's back."""
-    with sqlite3.connect(shop.root / "docs.db") as db:
+    with sqlite3.connect(shop.root / "docs.db", timeout=60) as db:
         (id,) = db.execute("SELECT id FROM collections WHERE name = 'games'").fetchone()
         newest = f"SELECT max(block) FROM entries_{id}"
         assert db.execute(f"DELETE FROM entries_{id} WHERE block = ({newest})").rowcount

@@ -249,7 +249,7 @@ def test_a_write_in_flight_keeps_the_fence_waiting(
     for module in (follower, gateways):
         monkeypatch.setattr(module, "SHORT", 60.0)  # it does not run out on a busy machine
     file = config.parent / "old.db"
-    blocker = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    blocker = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=60)
     with opened(config) as games:
         owner.arm()
         blocker.execute("BEGIN IMMEDIATE")
@@ -268,7 +268,7 @@ def test_a_write_in_flight_keeps_the_fence_waiting(
 def test_a_lease_that_can_not_be_renewed_stops_writes_and_not_reads(config: Path) -> None:
     with opened(config) as games, opened(config, HASTY) as hasty:
         games.put("1", {"n": 1})
-        control = sqlite3.connect(config.parent / ".migrator" / "test.db", isolation_level=None)
+        control = sqlite3.connect(files(config)[0], isolation_level=None, timeout=60)
         control.execute("BEGIN IMMEDIATE")
         until(lambda: not hasty._here.follower._may())
         with pytest.raises(Stopped, match="lease"):

@@ -197,7 +197,9 @@ def test_a_block_made_while_it_is_deleted_is_whole_or_gone(tmp_path: Path) -> No
         deleting = threading.Thread(target=games.delete, args=[[Address("a")]])
         deleting.start()
         waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'games'::regclass"
+        end = time.monotonic() + 60
         while not base.rows(waits):
+            assert time.monotonic() < end, "the deletion waits for nobody"
             time.sleep(0.01)
     joined(deleting)
     assert games.read(["a"]) == [Block("a", {"": {}})]

@@ -340,13 +340,20 @@ def test_the_fence_of_postgresql_makes_no_transaction_a_deadlock(
     with psycopg.connect(urls["postgresql"]) as connection:
         connection.execute("UPDATE rounds SET v = 2")
         raising.start()
-        while not postgresql("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall():
-            time.sleep(0.01)
+        _until_somebody_waits(postgresql)
         connection.execute("UPDATE matches SET v = 2")  # held by the fence, which waits for us
     joined(raising)
     assert fence.is_up()
     fence.lower()
     store.close()
+
+
+def _until_somebody_waits(postgresql: Run) -> None:
+    """Until one waits for a lock of another, on this server that nobody else uses."""
+    end = time.monotonic() + 60
+    while not postgresql("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall():
+        assert time.monotonic() < end, "nobody waits"
+        time.sleep(0.01)
 
 
 def _three_levels(postgresql: Run) -> At:
@@ -397,8 +404,7 @@ def test_no_application_falls_for_a_feed_of_postgresql_that_comes_or_goes(
     with ThreadPoolExecutor(1) as pool, psycopg.connect(urls["postgresql"]) as connection:
         connection.execute("UPDATE moves SET v = 2")
         done = pool.submit(getattr(journal, step))
-        while not postgresql("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall():
-            time.sleep(0.01)
+        _until_somebody_waits(postgresql)
         # Who waited first has looked for a deadlock by then, found none, and looks no more.
         time.sleep(1.2)
         connection.execute("UPDATE rounds SET v = 2")

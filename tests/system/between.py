@@ -40,7 +40,11 @@ class Between:
         with suppress(OSError):  # until it is closed
             while True:
                 client, _ = self._listens.accept()
-                server = socket.create_connection(self._server)
+                try:
+                    server = socket.create_connection(self._server)
+                except OSError:  # refused: so is the client, and who comes after it may not be
+                    client.close()
+                    continue
                 self._open += [client, server]
                 for ends in ((client, server), (server, client)):
                     threading.Thread(target=self._carry, args=ends, daemon=True).start()

@@ -36,9 +36,9 @@ from migrator.stores import sql
 from migrator.stores.mongo.journal import MongoJournal
 from tests.system import kit
 from tests.system.application import mirroring
-from tests.system.dying import FORKED
+from tests.system.dying import FORKED, joined
 from tests.system.kit import Shop, Urls
-from tests.system.test_live import Game, game
+from tests.system.test_live import Game, at_last, game
 from tests.system.test_live import until as until_
 
 __all__ = ["game"]
@@ -314,7 +314,7 @@ def test_a_mirror_under_which_the_disk_fills_ends_and_the_next_goes_on(shop: Sho
     process.start()
     assert said.poll(LONG)
     what, hint = said.recv()
-    process.join(LONG)
+    joined(process, LONG)
     assert what.startswith("control database: ")
     assert "what is free on it" in hint
     with shop.open() as project:
@@ -376,7 +376,7 @@ class _full:
 def test_a_gateway_of_an_older_version_is_refused(shop: Shop) -> None:
     with shop.open() as project:
         _apply(project, Phase.SHADOW_READ)
-    with sqlite3.connect(shop.root / ".migrator" / f"{kit.ENV}.db") as control:
+    with sqlite3.connect(shop.root / ".migrator" / f"{kit.ENV}.db", timeout=LONG) as control:
         control.execute("UPDATE migrator_state_version SET version_num = '9999'")
     with pytest.raises(Refused, match="9999") as refused:
         Gateway.open("Game", shop.config, kit.ENV)
@@ -397,7 +397,9 @@ def test_a_gateway_of_another_version_keeps_the_sides_from_being_swapped(shop: S
         assert "goes on writing" in waiting.value.hint
         gateway.put("mine", {"id": "mine", "n": 2})
         _versions(project, known)
-        assert commands.cutover(project, "0001", swap=TERMS.swap).primary == "target"
+        # Again where a busy machine did not let it renew its lease in time.
+        done = at_last(lambda: commands.cutover(project, "0001", swap=TERMS.swap))
+        assert done.primary == "target"
         assert gateway.get("mine").value["n"] == 2
 
 

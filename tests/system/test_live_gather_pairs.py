@@ -101,7 +101,7 @@ def test_rounds_become_days_and_come_back(
             writer.put(f"r{n:02}", {"day": f"d{n % 2}", "n": n})
         plan = commands.plan(project, "0001", live=True)
         assert [finding.text for finding in plan.errors] == []
-        swap = SwapTerms(gateways=True, bound=20, lag=20)
+        swap = SwapTerms(gateways=True, bound=60, lag=20)
         terms = commands.Terms(accept=[f.code for f in plan.to_accept], swap=swap)
         done = commands.apply(project, plan, until=Phase.SHADOW_READ, terms=terms)
         assert all(found.clean for found in done.verified)
