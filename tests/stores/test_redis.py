@@ -487,3 +487,21 @@ def test_a_key_of_one_type(
         assert found.entries == {"": {"held": expected}}
     put(place, "2", {"held": expected})
     assert plain.type("q:1") == plain.type("q:2")
+
+
+@pytest.mark.parametrize("harm", ["deadlines", "another type"])
+def test_a_block_whose_keys_make_no_block_is_told_apart_from_the_others(
+    cache: RedisStore, plain: redis.Redis, harm: str
+) -> None:
+    layout = redis_native("u:{id}", seen=("u:{id}:seen", "set"))
+    users = at(cache, "u", layout, "/u/*")
+    for key in ("1", "2"):
+        put(users, key, {"name": "ann", "seen": v.Set((key,))})
+    if harm == "deadlines":
+        plain.expire("u:1", 1000)
+    else:
+        plain.set("u:1:seen", "text")
+    with pytest.raises(DamagedBlock, match=harm):
+        users.read(["1", "2"])
+    assert users.read(["2"]) != [None]
+    assert [id for id, _ in users.page(None, None, 10).damaged] == ["1"]

@@ -51,6 +51,9 @@ class Encoded:
     size: int
 
 
+MEND = "mend or remove the key with the application that wrote it"
+
+
 class OtherType(Terminal):
     """What lies under a block's key is of another type, and so no block of the layout."""
 
@@ -421,5 +424,5 @@ def unreadable(name: str, error: Exception, where: str) -> DamagedBlock:
     return DamagedBlock(
         f"{name} can't be read: {error}",
         where=where,
-        hint="mend or remove the key with the application that wrote it",
+        hint=MEND,
     )

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from migrator.errors import Refused, Terminal, Transient
+from migrator.errors import DamagedBlock, Refused, Transient
 from migrator.model.block import Block
 from migrator.model.canonical import equal
 from migrator.model.ending import Ending
@@ -25,7 +25,7 @@ from migrator.model.path import escape
 from migrator.model.rules import CorruptBlock, Representation, assemble
 from migrator.model.value import Record, Value
 from migrator.stores.redis import names
-from migrator.stores.redis.forms import TRIES, Encoded, Found, OneKey, Raw, glob
+from migrator.stores.redis.forms import MEND, TRIES, Encoded, Found, OneKey, Raw, glob
 from migrator.stores.redis.names import Damaged
 from migrator.stores.redis.types import DEADLINES, TYPES, Type
 from migrator.stores.redis.wire import Command, Reply, Session, Unit, Wire, slot_of
@@ -277,7 +277,9 @@ class NativeForm(OneKey):
                 if isinstance(reply, Exception):
                     error = self._failed(part.key(id_), reply)
                     whole = part is self._lead
-                    return error if whole else Terminal(error.what, where=error.where)
+                    return (
+                        error if whole else DamagedBlock(error.what, where=error.where, hint=MEND)
+                    )
             if expires == -2:
                 if part is self._lead:
                     return None
@@ -287,9 +289,10 @@ class NativeForm(OneKey):
                 size += _size(held)
             fields[part.field.encode("utf-8", "surrogatepass")] = held
         if len(deadlines) > 1:
-            return Terminal(
+            return DamagedBlock(
                 f"{names.shown(key)}: its keys have different deadlines, and a block has one",
                 where=self._wire.where,
+                hint="give all of its keys one deadline (PEXPIREAT), or none (PERSIST)",
             )
         expires = deadlines.pop()
         return Raw(key, fields, None, None if expires < 0 else expires, size)
