@@ -22,7 +22,7 @@ from tests.ending import joined
 from tests.gateway.kit import QUICK, opened, until
 from tests.gateway.writers import Writer
 from tests.system import servers
-from tests.system.kit import contents, fresh
+from tests.system.kit import contents, end, fresh
 
 SCRIPT = '''"""Games move."""
 
@@ -35,7 +35,7 @@ move = Move("Game", source=At("old", {source}), target=At("new", {target}))
 
 
 @pytest.fixture
-def postgresql_to_mongodb(tmp_path: Path, database_url: servers.MakeDatabase) -> Path:
+def postgresql_to_mongodb(tmp_path: Path, database_url: servers.MakeDatabase) -> Iterator[Path]:
     name, url = fresh("gateway"), database_url("postgresql")
     with servers.connect_postgresql(url) as session:
         session.execute(f"CREATE TABLE {name} (id text PRIMARY KEY, n int NOT NULL)")
@@ -43,11 +43,14 @@ def postgresql_to_mongodb(tmp_path: Path, database_url: servers.MakeDatabase) ->
             f"CREATE TABLE {name}_round (game text REFERENCES {name}, pos int, n int NOT NULL, "
             "PRIMARY KEY (game, pos))"
         )
-    return project(
+    config = project(
         tmp_path, url, database_url("mongodb"),
         f'tables("{name}", rounds=tables("{name}_round", order_by="pos"))',
         f'{name!r}, representation=["/Game/*/rounds[*]", "/Game/*"], layout="flat"',
     )  # fmt: skip
+    yield config
+    with commands.Project(config, "test") as opened_:
+        end(opened_)
 
 
 @pytest.fixture
