@@ -3,6 +3,7 @@
 # ruff: noqa: S608 - every name is quoted, every value a parameter
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 import uuid
@@ -37,6 +38,12 @@ class File(Protocol):
 
     def writing(self, seconds: float | None = None) -> AbstractContextManager[sqlite3.Connection]:
         """A write transaction, which waits for other writers so long at most."""
+
+
+def _may_be_written(file: str) -> bool:
+    """Whether this process may write a file, and others beside it, as SQLite does."""
+    places = (file, os.path.dirname(file))
+    return all(os.access(place, os.W_OK, effective_ids=True) for place in places)
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,14 @@ class OutboxJournal:
         names = ", ".join(table.name for table in self.watched().tables)
         with self.file.reading() as c:
             (mode,) = c.execute("PRAGMA journal_mode").fetchone()
+            files = [row[2] for row in c.execute("PRAGMA database_list") if row[2]]
+        if not all(map(_may_be_written, files)):
+            yield (
+                "error", "read-only",
+                "its file or the folder of that may not be written, and the keys of what changes "
+                "are noted in the file itself; give the user who runs migrator the right to write "
+                "both, or move it at rest",
+            )  # fmt: skip
         if mode != "wal":
             yield "note", "journal-mode", f"the file's journal mode becomes WAL; it is {mode}"
         yield (

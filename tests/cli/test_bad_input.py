@@ -260,6 +260,15 @@ def test_a_target_that_can_only_be_read(shop: Project, postgresql_url: str) -> N
     assert "permission denied" in told
 
 
+def test_a_source_file_that_can_only_be_read_is_not_followed(shop: Project) -> None:
+    held = (shop.root / "shop.db").read_bytes()
+    refused = shop.on_a_read_only_file("shop.db", "apply", "0001", "--live", "--yes")
+    told = one_line(refused, 3, "refused")
+    assert "read-only  shop:game: its file or the folder of that may not be written" in told
+    assert "give the user who runs migrator the right to write both, or move it at rest" in told
+    assert (shop.root / "shop.db").read_bytes() == held
+
+
 @leaves
 def test_a_target_that_is_no_database(shop: Project) -> None:
     (shop.root / "docs.db").write_bytes(b"this is no database" * 100)

@@ -21,7 +21,7 @@ import pymysql
 import pytest
 
 from migrator import tables
-from migrator.errors import FeedLost, Refused, Transient
+from migrator.errors import FeedLost, Refused, Terminal, Transient
 from migrator.journal import Journal, Numbering
 from migrator.model.block import Block
 from migrator.model.move import At
@@ -573,7 +573,7 @@ def test_a_setting_of_mariadb_that_is_missing_is_named(
                 journal.prepare()
         finally:
             mariadb(f"SET GLOBAL {name} = {wanted}")
-        assert told == [refused.value.what]
+        assert told == [f"{refused.value.what}; {refused.value.hint}"]
         assert f"SET GLOBAL {name} = {wanted}" in refused.value.hint
 
 
@@ -585,17 +585,51 @@ def test_a_right_that_is_missing_is_named(urls: dict[str, str], mariadb: Run) ->
             StoreSettings("store", urls["mariadb"].replace("//migrator:", "//plain:"))
         )
         journal = store.collection("Game", _GAMES).journal("other")  # type: ignore[attr-defined]
+        told = {code: text for _, code, text in journal.findings()}
         with pytest.raises(Refused) as refused:
             journal.prepare()
         store.close()
         assert "REPLICATION SLAVE" in refused.value.hint
+        assert told["replication-right"] == f"{refused.value.what}; {refused.value.hint}"
+
+
+def test_a_right_that_a_fence_lacks_is_named_before_and_at_the_fence(
+    urls: dict[str, str], mariadb: Run
+) -> None:
+    mariadb("CREATE OR REPLACE USER plain@'127.0.0.1' IDENTIFIED BY 'migrator'")
+    mariadb("GRANT ALL ON shop.* TO plain@'127.0.0.1'")
+    mariadb("GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO plain@'127.0.0.1'")
+    with _games(urls["mariadb"], mariadb) as (collection, _):
+        left = mariadb("SHOW TABLES")
+        store = sql.open_store(
+            StoreSettings("store", urls["mariadb"].replace("//migrator:", "//plain:"))
+        )
+        place: Any = store.collection("Game", _GAMES)
+        ((severity, code, text),) = place.journal("other").findings()
+        assert (severity, code) == ("warning", "fence-right")
+        setting = "SET GLOBAL log_bin_trust_function_creators = ON"
+        assert setting in text
+        with pytest.raises(Terminal) as refused:
+            place.fence("other").raise_("mark", 60)
+        assert setting in refused.value.hint
+        assert mariadb("SHOW TABLES") == left
+        mariadb("UPDATE games SET v = 2")  # the application goes on
+        mariadb(setting)
+        try:
+            assert list(place.journal("other").findings()) == []
+            place.fence("other").raise_("mark", 60)
+            assert collection.fence("other").is_up()
+            place.fence("other").lower()
+        finally:
+            mariadb(setting.replace("ON", "OFF"))
+        store.close()
 
 
 def test_postgresql_without_the_right_has_an_outbox_and_says_why(
     urls: dict[str, str], postgresql: Run
 ) -> None:
     postgresql("DROP ROLE IF EXISTS plain")
-    postgresql("CREATE ROLE plain LOGIN PASSWORD 'migrator'")
+    postgresql("CREATE ROLE plain LOGIN PASSWORD 'migrator' IN ROLE migrator")
     with _games(urls["postgresql"], postgresql) as (_, native):
         assert isinstance(native, PostgresqlJournal)
         store = sql.open_store(
@@ -606,7 +640,7 @@ def test_postgresql_without_the_right_has_an_outbox_and_says_why(
         ((severity, code, text),) = journal.findings()
         store.close()
         assert (severity, code) == ("note", "trigger-outbox")
-        assert "may not read the replication stream" in text
+        assert "may not read the replication stream (give this role the right: ALTER ROLE" in text
 
 
 def test_postgresql_without_a_free_slot_has_an_outbox_and_says_why(

@@ -12,12 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pymysql
 import pytest
 
-from migrator.errors import MigratorError, Terminal
+from migrator import tables
+from migrator.errors import MigratorError, Refused, Terminal
+from migrator.model.move import At
 from migrator.ports import StoreSettings
 from migrator.stores.sql import open_store
 from migrator.stores.sql.errors import Sort, classify
@@ -217,6 +220,32 @@ def test_what_the_server_or_we_can_not_trust_is_refused(
         ping(url, certificates, **changes)
     assert caught.value.where.startswith("shop")
     assert "ssl" in caught.value.hint or "user" in caught.value.hint
+
+
+def test_a_server_that_keeps_no_binary_log_is_named_with_the_setting(
+    mariadb: str, certificates: Path
+) -> None:
+    """This server is one that was installed and never told to keep one."""
+    port = urlsplit(mariadb).port or 0
+    shown = {"ssl_ca": "ca.pem", "ssl_cert": "secured.pem", "ssl_key": "secured.pem"}
+    tls: dict[str, Any] = {name: str(certificates / file) for name, file in shown.items()}
+    with pymysql.connect(
+        host="127.0.0.1", port=port, user="secured", database="shop", **tls
+    ) as plain:
+        plain.cursor().execute("CREATE TABLE games (id varchar(20) PRIMARY KEY, v integer)")
+        store: Any = open_store(StoreSettings("shop", mariadb, FULL, root=str(certificates)))
+        journal = store.collection("Game", At("shop", tables("games"), ["/Game/*"])).journal("run")
+        what, hint = "log_bin is 0, not 1", "set log_bin in the server's configuration"
+        (told,) = [text for severity, code, text in journal.findings() if code == "log-bin"]
+        with pytest.raises(Refused, match=what) as refused:
+            journal.prepare()
+        store.close()
+        assert told.startswith(f"{what}; {hint}")
+        assert hint in refused.value.hint
+        cursor = plain.cursor()
+        cursor.execute("SHOW TABLES")
+        assert list(cursor.fetchall()) == [("games",)]
+        cursor.execute("DROP TABLE games")
 
 
 def test_the_name_of_the_server_is_verified(url: str, certificates: Path) -> None:

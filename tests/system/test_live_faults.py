@@ -102,35 +102,45 @@ class _Standalone:
 def test_a_mongod_alone_has_no_feed_and_says_what_to_do() -> None:
     server: Any = _Standalone()
     journal = MongoJournal(server, "games", "run", "docs:games")
-    ((severity, code, text),) = journal.findings()
-    assert (severity, code) == ("error", "standalone")
-    with pytest.raises(Refused, match=text) as refused:
+    (found,) = journal.findings()
+    with pytest.raises(Refused) as refused:
         journal.prepare()
     assert "replica set of one member" in refused.value.hint
+    assert found == ("error", "standalone", f"{refused.value.what}; {refused.value.hint}")
 
 
-def test_a_table_of_somebody_else_is_named_where_it_can_not_be_published(
-    urls: Urls,
+@pytest.mark.parametrize("right", ["REPLICATION", "NOREPLICATION"])
+def test_a_table_of_somebody_else_is_named_where_it_can_not_be_followed(
+    urls: Urls, right: str
 ) -> None:
     name, role = kit.fresh("owned"), kit.fresh("reader")
     url = make_url(urls("postgresql", ""))
     with psycopg.connect(url.render_as_string(hide_password=False), autocommit=True) as owner:
         owner.execute(f"CREATE TABLE {name} (id text PRIMARY KEY, v int)".encode())
-        owner.execute(f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'plain'".encode())
+        owner.execute(f"CREATE ROLE {role} LOGIN {right} PASSWORD 'plain'".encode())
         try:
             owner.execute(f"GRANT SELECT ON {name} TO {role}".encode())
             owner.execute(f"GRANT CREATE ON DATABASE {url.database} TO {role}".encode())
+            owner.execute(f"GRANT ALL ON SCHEMA public TO {role}".encode())
             plain = url.set(username=role, password="plain").render_as_string(hide_password=False)
             store = sql.open_store(StoreSettings("shop", plain))
             journal: Any = store.collection("Game", At("shop", tables(name))).journal(name)  # type: ignore[attr-defined]
-            with pytest.raises(MigratorError, match="must be owner of table") as refused:
+            (told,) = [found for found in journal.findings() if found[0] == "error"]
+            assert told[1] == "table-owner"
+            assert name in told[2]
+            with pytest.raises(MigratorError, match=r"must be owner|permission denied") as refused:
                 journal.prepare()
             assert name in str(refused.value)
             assert owner.execute(_SLOTS, [name]).fetchall() == []
+            owner.execute(told[2].partition("; ")[2].encode())  # what it says is what helps
+            assert not [found for found in journal.findings() if found[0] == "error"]
+            journal.prepare()
+            journal.drop()
             store.close()
         finally:
             owner.execute(f"DROP TABLE {name}".encode())
             owner.execute(f"REVOKE ALL ON DATABASE {url.database} FROM {role}".encode())
+            owner.execute(f"REVOKE ALL ON SCHEMA public FROM {role}".encode())
             owner.execute(f"DROP ROLE {role}".encode())
 
 

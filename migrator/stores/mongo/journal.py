@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pymongo.database import Database
 
 MARKS = "migrator_marks"
+_ALONE = "a standalone server has no change stream"
+_TOGETHER = "run it as a replica set of one member"
 _AT_ONCE = 2_000
 # https://www.mongodb.com/docs/manual/reference/error-codes/: the oplog does not reach back.
 _LOST = {280, 286, 260}
@@ -61,11 +63,11 @@ class MongoJournal:
         with edge(self.where):
             hello = self.database.command("hello")
         if not hello.get("setName") and hello.get("msg") != "isdbgrid":
-            yield "error", "standalone", "a standalone server has no change stream"
+            yield "error", "standalone", f"{_ALONE}; {_TOGETHER}"
 
     def prepare(self) -> Json:
-        for _, _, text in self.findings():
-            raise Refused(text, where=self.where, hint="run it as a replica set of one member")
+        for _ in self.findings():
+            raise Refused(_ALONE, where=self.where, hint=_TOGETHER)
         feed = self.open(None)
         feed.close()
         return feed.position

@@ -70,7 +70,7 @@ class RedisJournal:
     # ------------------------------------------------------------ made and removed
 
     def findings(self) -> Iterable[tuple[str, str, str]]:
-        return ((severity, code, text) for severity, code, text, _ in self._lacking())
+        return ((grade, code, f"{text}; {hint}") for grade, code, text, hint in self._lacking())
 
     def _lacking(self) -> Iterator[tuple[str, str, str, str]]:
         """What stands in the way of the stream, and what to do about it."""

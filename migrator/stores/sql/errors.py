@@ -41,6 +41,8 @@ _HINTS = {
     "readonly": "connect to the primary, or to a file and folder that may be written",
     "disk": "free space on the server, then run the same command again",
     "grant": "grant the store's user the right that is missing",
+    "trigger": "SET GLOBAL log_bin_trust_function_creators = ON, or GRANT SUPER ON *.* TO the "
+    "store's user: it may not make triggers while the server keeps a binary log",
     "tls": "check the options sslmode, sslrootcert, sslcert and sslkey, and the server's own name",
     "unreachable": "check host, port and network; scripts/services up starts the test servers",
     "damaged": "a page on the server's disk is damaged, its log names it: restore the table",
@@ -106,7 +108,7 @@ _NUMBERS: dict[int, tuple[Sort, str]] = {
     1044: (Sort.FOREVER, "grant"),
     1142: (Sort.FOREVER, "grant"),
     1227: (Sort.FOREVER, "grant"),
-    1419: (Sort.FOREVER, "grant"),
+    1419: (Sort.FOREVER, "trigger"),
     1049: (Sort.FOREVER, "database"),
     1146: (Sort.FOREVER, "table"),
     1290: (Sort.FOREVER, "readonly"),

@@ -46,6 +46,7 @@ _WANTED = {
     "binlog_row_image": ("FULL", "SET GLOBAL binlog_row_image = FULL"),
     "binlog_row_metadata": ("FULL", "SET GLOBAL binlog_row_metadata = FULL"),
 }
+_ALL = "ALL PRIVILEGES ON *.*"
 _RIGHT = (
     "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO this user "
     "(MySQL: REPLICATION SLAVE, REPLICATION CLIENT)"
@@ -121,7 +122,13 @@ class MysqlJournal:
     def findings(self) -> Iterable[tuple[str, str, str]]:
         # The server first: the tables of a target may still have to be made.
         with self.session() as c:
-            yield from ((severity, code, text) for severity, code, text, _ in _lacking(c))
+            for severity, code, text, hint in _lacking(c):
+                yield severity, code, f"{text}; {hint}"
+            yield from _no_fence(c)
+        yield from self._untold()
+
+    def _untold(self) -> Iterator[tuple[str, str, str]]:
+        """Keys that the log does not tell as they are."""
         watched = self.watched()
         for name, base in zip(watched.tables[0].key, watched.bases, strict=True):
             if not _FOLLOWED.fullmatch(base):
@@ -131,10 +138,11 @@ class MysqlJournal:
                 )  # fmt: skip
 
     def prepare(self) -> Json:
-        for _, _, text in self.findings():
-            with self.session() as c:
-                hint = next((h for *_, said, h in _lacking(c) if said == text), "")
-            raise Refused(text, where=self.where, hint=hint)
+        with self.session() as c:
+            for _, _, text, hint in _lacking(c):
+                raise Refused(text, where=self.where, hint=hint)
+        for _, _, text in self._untold():
+            raise Refused(text, where=self.where)
         with self.session() as c:
             c.exec_driver_sql(
                 f"CREATE TABLE IF NOT EXISTS {quote(self.marks)} (id BIGINT AUTO_INCREMENT "
@@ -355,9 +363,27 @@ def _lacking(c: Connection) -> Iterator[tuple[str, str, str, str]]:
     for name, (wanted, hint) in _WANTED.items():
         if (value := found.get(name, "not known to this server")).upper() != wanted:
             yield "error", name.replace("_", "-"), f"{name} is {value}, not {wanted}", hint
-    grants = " ".join(str(row[0]) for row in c.exec_driver_sql("SHOW GRANTS").all()).upper()
-    if "ALL PRIVILEGES ON *.*" in grants:
+    grants = _grants(c)
+    if _ALL in grants:
         return
     looks = "BINLOG MONITOR" in grants or "REPLICATION CLIENT" in grants
     if "REPLICATION SLAVE" not in grants or not looks:
         yield "error", "replication-right", "this user may not read the binary log", _RIGHT
+
+
+def _no_fence(c: Connection) -> Iterator[tuple[str, str, str]]:
+    """What stands in the way of the fence of a swap, whose triggers the server lets few make."""
+    grants = _grants(c)
+    trusted = c.exec_driver_sql("SELECT NOT @@log_bin OR @@log_bin_trust_function_creators")
+    if _ALL in grants or "SUPER" in grants or trusted.scalar():
+        return
+    yield (
+        "warning", "fence-right",
+        "this user may not make triggers while the server keeps a binary log, so a swap can't stop "
+        "writes; SET GLOBAL log_bin_trust_function_creators = ON, or GRANT SUPER ON *.* TO this "
+        "user",
+    )  # fmt: skip
+
+
+def _grants(c: Connection) -> str:
+    return " ".join(str(row[0]) for row in c.exec_driver_sql("SHOW GRANTS").all()).upper()

@@ -92,6 +92,7 @@ class PostgresqlJournal:
                 )  # fmt: skip
         with self._session() as c:
             yield from (("error", code, text) for code, text in unfollowed(c, self._nodes))
+            yield from not_owned(c, self._nodes)
             for node in self._nodes:
                 if _needs_full(node) and {_identity(c, each) for each in places(node)} != {"FULL"}:
                     yield (
@@ -335,6 +336,21 @@ def _identity(c: Connection, table: str) -> str:
 
 def ddl(statement: str) -> sa.TextClause:
     return sa.text(statement.replace(":", "\\:"))
+
+
+def not_owned(c: Connection, nodes: Sequence[Node]) -> Iterator[tuple[str, str, str]]:
+    """Tables that this role may not give a trigger or a replica identity."""
+    right = (
+        "SELECT quote_ident(pg_get_userbyid(relowner)), quote_ident(current_user) FROM pg_class "
+        "WHERE oid = to_regclass(:t) AND NOT pg_has_role(relowner, 'USAGE')"
+    )
+    for table in dict.fromkeys(each for node in nodes for each in places(node)):
+        for owner, role in c.execute(sa.text(right), {"t": table}):
+            yield (
+                "error", "table-owner",
+                f"this role does not own {table}, and so can neither follow it nor stop "
+                f"writes to it; GRANT {owner} TO {role}",
+            )  # fmt: skip
 
 
 def _needs_full(node: Node) -> bool:

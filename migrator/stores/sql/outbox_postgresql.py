@@ -24,6 +24,7 @@ from migrator.stores.sql.journal_postgresql import (
     Followed,
     ddl,
     lacking,
+    not_owned,
     one,
     places,
     quoted,
@@ -66,7 +67,7 @@ class OutboxJournal:
 
     def findings(self) -> Iterable[tuple[str, str, str]]:
         with self.database.reading(self.where) as c:
-            why = "; ".join(text for _, _, text in lacking(c))
+            why = "; ".join(f"{text} ({HINTS[code]})" for _, code, text in lacking(c))
         yield (
             "note", "trigger-outbox",
             f"while the move lasts, triggers write what changes to {self.outbox}, in the same "
@@ -74,6 +75,7 @@ class OutboxJournal:
         )  # fmt: skip
         with self.database.reading(self.where) as c:
             yield from (("error", code, text) for code, text in self._unfollowed(c))
+            yield from not_owned(c, self.nodes())
 
     def prepare(self) -> Json:
         with self.database.reading(self.where) as c:
