@@ -166,3 +166,21 @@ def test_a_column_that_comes_with_the_fence_undoes_the_swap(
         games.cut_over(project)
         assert games.held(project, "old")["spell"] == "none"
         assert games.held(project, "new")["spell"] == "lumos"
+
+
+@pytest.mark.parametrize("games", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
+def test_values_that_are_written_anew_by_a_change_of_the_column_are_followed(
+    games: Games, watched: bool
+) -> None:
+    """The column is called as before, and of the same type: no feed tells of a row."""
+    anew = f"ALTER TABLE {games.name} ALTER COLUMN n TYPE int USING n + 100"
+    with games.shop.open() as project:
+        games.apply(project)
+        if not watched:
+            games.do(anew)
+        with mirroring(games.shop):
+            if watched:
+                games.do(anew)
+            games.cut_over(project)
+        assert [games.held(project, key)["n"] for key in ("old", "older")] == [101, 102]

@@ -80,7 +80,8 @@ class Table:
     """A table as it lies on a server. ``sql`` is the statement that made it, where kept.
     ``identity`` tells it from another that took its name, where what follows it by its name does
     not. ``members`` are the tables below whose rows it shows too: partitions and those that
-    inherit from it, by schema, name, and whether it is a partition."""
+    inherit from it, by schema, name, and whether it is a partition. ``made`` tells a column from
+    one of the same name and type whose values were written anew without a word in a feed."""
 
     name: str
     schema: str | None
@@ -94,6 +95,7 @@ class Table:
     referenced: tuple[tuple[str, ForeignKey], ...] = field(default=(), compare=False)
     identity: str = field(default="", compare=False)
     members: tuple[tuple[str, str, bool], ...] = field(default=(), compare=False)
+    made: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @cached_property
     def by_name(self) -> dict[str, Column]:
@@ -106,7 +108,7 @@ class Table:
 
     def described(self) -> dict[str, object]:
         """The table as JSON, for the fingerprint of a plan."""
-        told = asdict(replace(self, sql="", referenced=(), identity="", members=()))
+        told = asdict(replace(self, sql="", referenced=(), identity="", members=(), made=()))
         return {name: value for name, value in told.items() if value not in ("", ())}
 
     def shape(self) -> dict[str, object]:
@@ -118,6 +120,7 @@ class Table:
             "key": list(self.key),
             "foreign": sorted([*key.columns, key.table, *key.refs] for key in self.foreign),
             "unique": sorted([*index.columns] for index in self.uniques),
+            "made": dict(self.made),
         }
 
 

@@ -36,7 +36,7 @@ SELECT a.attname, format_type(a.atttypid, a.atttypmod), b.typname, b.typcategory
         ORDER BY enumsortorder),
   pg_get_serial_sequence(quote_ident(n.nspname) || '.' || quote_ident(c.relname), a.attname),
   k.oid IS DISTINCT FROM t.typcollation, format_type(b.oid, a.atttypmod),
-  col_description(a.attrelid, a.attnum)
+  col_description(a.attrelid, a.attnum), a.attnum || ' ' || a.xmin
 FROM pg_attribute a
 JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_type t ON t.oid = a.atttypid
@@ -102,12 +102,14 @@ def read(connection: Connection, schema: str | None, name: str) -> Table | None:
     constraints = ask(kinds, {"oid": oid}).all()
     primary = next((row for row in constraints if row[1] == "p"), None)
     by_name = {row[0]: row for row in constraints}
+    # ALTER COLUMN ... TYPE ... USING leaves its mark here, whatever the type was and is.
+    columns = ask(_COLUMNS, {"oid": oid}).all()
     incoming = _CONSTRAINTS.format(side="confrelid", kinds="('f')")
     members = ask(_MEMBERS, {"oid": oid}).all()
     return Table(
         name,
         None if visible else namespace,
-        tuple(_column(row) for row in ask(_COLUMNS, {"oid": oid})),
+        tuple(_column(row[:-1]) for row in columns),
         tuple(primary[3]) if primary else (),
         tuple(_foreign(row) for row in constraints if row[1] == "f"),
         tuple(
@@ -124,6 +126,7 @@ def read(connection: Connection, schema: str | None, name: str) -> Table | None:
         key_name=primary[0] if primary else "",
         referenced=tuple((row[8], _foreign(row)) for row in ask(incoming, {"oid": oid})),
         identity=",".join(str(number) for number in (oid, *(row[0] for row in members))),
+        made=tuple((row[0], row[-1]) for row in columns),
         members=tuple((row[1], row[2], row[3]) for row in members),
     )
 

@@ -23,6 +23,7 @@ from migrator.ports import Json, StoreSettings
 from migrator.stores.sql.engine import Database, connect_args
 from migrator.stores.sql.locks_postgresql import locked
 from migrator.stores.sql.options import read_url
+from migrator.stores.sql.pgoutput import Relation
 from migrator.stores.sql.shape import Node
 from migrator.stores.sql.stream_postgresql import Changes, Stream, lsn_number, lsn_text, marks_of
 from migrator.stores.sql.touched import Touched
@@ -94,7 +95,7 @@ class PostgresqlJournal:
             yield from (("error", code, text) for code, text in unfollowed(c, self._nodes))
             yield from not_owned(c, self._nodes)
             for node in self._nodes:
-                if _needs_full(node) and {_identity(c, each) for each in places(node)} != {"FULL"}:
+                if any(not _leads(c, node, each) for each in places(node)):
                     yield (
                         "note", "replica-identity",
                         f"{node.info.name} gets REPLICA IDENTITY FULL while the move lasts: its "
@@ -123,9 +124,8 @@ class PostgresqlJournal:
         with self.database.reading(self.where) as c:
             if one(c, _PUBLICATION, n=self.name) is not None:
                 return
-            full = [each for node in nodes if _needs_full(node) for each in places(node)]
-            before = {table: _identity(c, table) for table in full}
-        before = {table: identity for table, identity in before.items() if identity != "FULL"}
+            named = [(node, table) for node in nodes for table in places(node)]
+            before = {t: _identity(c, t) for node, t in named if not _leads(c, node, t)}
 
         def publish(c: Connection) -> None:
             if one(c, _PUBLICATION, n=self.name) is not None:
@@ -191,9 +191,19 @@ class PostgresqlJournal:
 
     def open(self, position: Json) -> PostgresqlFeed:
         at = position if isinstance(position, dict) else {}
+        touched = Touched(self.followed.root, self.followed.key)
+
+        def check(relation: Relation) -> None:
+            if not touched.leads(relation):
+                raise FeedLost(
+                    f"the replica identity of {relation.name} was changed: whose its old rows were "
+                    "is not told",
+                    where=self.where,
+                )
+
         stream = Stream(
             self._conninfo(), self.name, self.name, lsn_number(str(at.get("lsn", "0/0"))),
-            self.where,
+            self.where, check,
         )  # fmt: skip
         if at.get("system") not in (None, stream.system):
             stream.close()
@@ -201,7 +211,7 @@ class PostgresqlJournal:
                 f"this is server {stream.system}, the feed was read from {at['system']}",
                 where=self.where,
             )
-        return PostgresqlFeed(self, stream)
+        return PostgresqlFeed(self, stream, touched)
 
     def _conninfo(self) -> str:
         settings = self.followed.settings
@@ -216,10 +226,10 @@ class PostgresqlJournal:
 class PostgresqlFeed:
     """A slot being read."""
 
-    def __init__(self, journal: PostgresqlJournal, stream: Stream) -> None:
+    def __init__(self, journal: PostgresqlJournal, stream: Stream, touched: Touched) -> None:
         self._journal = journal
         self._stream = stream
-        self._touched = Touched(journal.followed.root, journal.followed.key)
+        self._touched = touched
         self._ahead: list[Changes] = []
 
     def poll(self, seconds: float) -> Touches | None:
@@ -331,7 +341,8 @@ def _identity(c: Connection, table: str) -> str:
         "SELECT quote_ident(relname) FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
         "WHERE indrelid = CAST(:t AS regclass) AND indisreplident"
     )
-    return f"USING INDEX {one(c, index, t=table)}"
+    # One whose index was dropped tells nothing.
+    return f"USING INDEX {name}" if (name := one(c, index, t=table)) else "NOTHING"
 
 
 def ddl(statement: str) -> sa.TextClause:
@@ -353,10 +364,12 @@ def not_owned(c: Connection, nodes: Sequence[Node]) -> Iterator[tuple[str, str, 
             )  # fmt: skip
 
 
-def _needs_full(node: Node) -> bool:
-    """Whether the primary key alone does not lead to the aggregate."""
+def _leads(c: Connection, node: Node, table: str) -> bool:
+    """Whether the log tells of an old row of a table, quoted, by what leads to its aggregate."""
+    if (identity := _identity(c, table)) == "FULL":
+        return True
     leads = node.key if node.up is None else node.parent
-    return not set(leads) <= set(node.info.key)
+    return identity == "DEFAULT" and set(leads) <= set(node.info.key)
 
 
 HINTS = {

@@ -18,12 +18,14 @@ Tuple: TypeAlias = list[object]
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table as the following messages mean it."""
+    """A table as the following messages mean it; ``told`` are the columns that its replica
+    identity has told of old rows."""
 
     id: int
     schema: str
     name: str
     columns: tuple[str, ...]
+    told: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +107,14 @@ def _relation(data: bytes) -> Relation:
     name, at = _text(data, at)
     (count,) = struct.unpack_from(">H", data, at + 1)
     at += 3
-    columns = []
+    columns, told = [], []
     for _ in range(count):
+        part_of_key = data[at] & 1
         column, at = _text(data, at + 1)
         columns.append(column)
+        told += [column] if part_of_key else []
         at += 8
-    return Relation(id, schema or "pg_catalog", name, tuple(columns))
+    return Relation(id, schema or "pg_catalog", name, tuple(columns), tuple(told))
 
 
 def _change(kind: str, data: bytes) -> Change:

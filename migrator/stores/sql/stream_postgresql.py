@@ -12,6 +12,7 @@ import select
 import struct
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -42,11 +43,16 @@ class Stream:
     """An open stream of a slot. Raises FeedLost where the slot or its WAL is gone.
 
     Rows are (kind, relation, texts of its columns): ``D`` a deleted row, ``O`` what a row was
-    before an update, ``N`` what a row is now.
+    before an update, ``N`` what a row is now. ``check`` raises where a table is told of so that its
+    rows can't be followed.
     """
 
-    def __init__(self, conninfo: str, slot: str, publication: str, start: int, where: str) -> None:
+    def __init__(
+        self, conninfo: str, slot: str, publication: str, start: int, where: str,
+        check: Callable[[pgoutput.Relation], None] = lambda relation: None,
+    ) -> None:  # fmt: skip
         self.where = where
+        self._check = check
         self._marks = marks_of(slot)
         self.parts: Parts[Changes] = Parts()
         self._lock = threading.Lock()
@@ -170,6 +176,7 @@ class Stream:
 
     def _take_in(self, parsed: pgoutput.Parsed) -> None:
         if isinstance(parsed, pgoutput.Relation):
+            self._check(parsed)
             self._relations[parsed.id] = parsed
         elif isinstance(parsed, pgoutput.Begin):
             self._part = Changes(parsed.committed / 1e6 + _EPOCH_2000, xid=parsed.xid)

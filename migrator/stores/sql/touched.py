@@ -36,6 +36,10 @@ class Touched:
             for place in ((node.info.schema or "", node.info.name), *below):
                 self._nodes.setdefault(place, []).append(node)
 
+    def leads(self, relation: Relation) -> bool:
+        """Whether old rows of a table are told by the columns that lead to their aggregate."""
+        return all(set(_leading(node)) <= set(relation.told) for node in self._of(relation))
+
     def touches(
         self, connection: Connection, rows: Iterable[tuple[str, Relation, Tuple]]
     ) -> list[Touch]:
@@ -45,7 +49,7 @@ class Touched:
         before: Texts | None = None
         for kind, relation, row in rows:
             for node in self._of(relation):
-                texts = _texts(node.key if node.up is None else node.parent, relation, row)
+                texts = _texts(_leading(node), relation, row)
                 if texts is None:
                     continue
                 if node.up is None:
@@ -112,6 +116,10 @@ class Touched:
             deleted = roots[given[number - 1]] or (form in touches and touches[form].deleted)
             touches[form] = Touch(key, deleted)
         return list(touches.values())
+
+
+def _leading(node: Node) -> tuple[str, ...]:
+    return node.key if node.up is None else node.parent
 
 
 def _texts(names: Sequence[str], relation: Relation, row: Tuple) -> Texts | None:
