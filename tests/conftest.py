@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 # Before the suite is imported, so that its assertions are told in full.
@@ -145,6 +147,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     texts = [str(each.longrepr) for each in reports if getattr(each, "longrepr", None)]
     for name in sorted({found[1] for found in map(_ABSENT.search, texts) if found}):
         terminalreporter.write_line(f"not exercised, server absent: {name}")
+
+
+def pytest_runtest_logfinish() -> None:
+    """What a command has set of the log, its level too, is for the test alone that called it."""
+    structlog.reset_defaults()
+    root = logging.getLogger()
+    root.setLevel(logging.WARNING)
+    for handler in [each for each in root.handlers if type(each) is logging.StreamHandler]:
+        root.removeHandler(handler)
 
 
 def pytest_sessionstart() -> None:
