@@ -483,6 +483,10 @@ def test_the_fence_of_mariadb_holds_for_a_transaction_of_an_old_snapshot(
     "statements",
     [
         ["SET SESSION binlog_format = STATEMENT", "UPDATE games SET v = 7"],
+        [
+            "SET SESSION binlog_format = STATEMENT",
+            "/* by a view */ UPDATE seen SET v = 7",
+        ],
         ["XA START 'x'", "UPDATE games SET v = 7", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'"],
         ["CREATE OR REPLACE TABLE games (id varchar(20) PRIMARY KEY, v integer)"],
         ["DROP DATABASE shop", "CREATE DATABASE shop"],
@@ -492,6 +496,7 @@ def test_what_mariadb_logs_without_rows_counts_as_a_whole(
     urls: dict[str, str], mariadb: Run, statements: list[str]
 ) -> None:
     with _games(urls["mariadb"], mariadb) as (_, journal):
+        mariadb("CREATE OR REPLACE VIEW seen AS SELECT * FROM games")
         feed = journal.open(journal.prepare())
         mariadb("CREATE TRIGGER nothing BEFORE INSERT ON games FOR EACH ROW SET NEW.v = 1")
         mariadb("DROP TRIGGER nothing")
@@ -507,6 +512,19 @@ def test_what_mariadb_logs_without_rows_counts_as_a_whole(
         feed.close()
         mariadb("USE shop")
         assert seen[-1:] == [True]
+
+
+def test_a_limit_that_mariadb_has_for_all_sessions_leaves_no_row_out(
+    urls: dict[str, str], mariadb: Run
+) -> None:
+    """Both sides would be called equal: whoever compares them reads by the same limit."""
+    mariadb("SET GLOBAL sql_select_limit = 1")
+    try:
+        with _games(urls["mariadb"], mariadb) as (collection, _):
+            mariadb("INSERT INTO games VALUES ('b', 2)")
+            assert None not in collection.read(["a", "b"])
+    finally:
+        mariadb("SET GLOBAL sql_select_limit = DEFAULT")
 
 
 def test_a_log_that_was_begun_anew_is_lost_though_its_name_and_places_are_there(

@@ -35,6 +35,11 @@ _HARMLESS = re.compile(
     r"|(GRANT|REVOKE|ANALYZE|FLUSH|SET|SAVEPOINT|RELEASE|ROLLBACK\s+TO)\b",
     re.IGNORECASE,
 )
+# A session chose to log these as they are: views, triggers and functions may have written others.
+_WRITES = re.compile(
+    r"(/\*.*?\*/|\(|\s)*(INSERT|UPDATE|DELETE|REPLACE|LOAD|CALL|WITH|SELECT|DO|EXECUTE)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 _DROPS_ALL = re.compile(r"DROP\s+(DATABASE|SCHEMA)\b", re.IGNORECASE)
 _EVENTS = [
     event.FormatDescriptionEvent, event.RotateEvent, event.HeartbeatLogEvent, event.QueryEvent,
@@ -226,7 +231,8 @@ class Binlog:
         if _HARMLESS.match(text):
             return False
         here = schema.lower() == self.database.lower() or bool(self._schema.search(text))
-        return here and (bool(self._names.search(text)) or bool(_DROPS_ALL.match(text)))
+        told = self._names.search(text) or _DROPS_ALL.match(text) or _WRITES.match(text)
+        return here and told is not None
 
     def _add(self, found: Any) -> None:
         part = self._part = self._part or Part(float(found.timestamp))

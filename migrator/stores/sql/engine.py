@@ -301,6 +301,8 @@ def _mysql_session(options: Options, server: object) -> list[str]:
         # The fence lets these sessions pass (fence_mysql).
         "SET @migrator_writer = 1",
         "SET SESSION time_zone = '+00:00'",
+        # A server may have a limit for sessions that say nothing: all else would look absent.
+        "SET SESSION sql_select_limit = 18446744073709551615",
         f"SET SESSION sql_mode = '{_MYSQL_MODE}'",
         f"SET SESSION innodb_lock_wait_timeout = {max(1, int(options.lock_timeout))}",
         f"SET SESSION lock_wait_timeout = {max(1, int(options.lock_timeout))}",
