@@ -20,6 +20,7 @@ from migrator.engine.verify import Verification
 from migrator.model.move import At
 from migrator.model.plan import Finding, Plan
 from migrator.model.value import Record, Value
+from tests.ending import waited
 from tests.system import kit, servers
 from tests.system.kit import Shop, Urls
 
@@ -121,7 +122,7 @@ def killed(shop: Shop, made: Plan, point: str, nth: int) -> None:
                 commands.apply(project, made)
         finally:
             os._exit(70)
-    status = os.waitpid(pid, 0)[1]
+    status = waited(pid)
     assert os.WIFSIGNALED(status), f"{point} was not reached"
 
 

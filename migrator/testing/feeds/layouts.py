@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from migrator.journal import Fence, Fenced, Touches
@@ -35,7 +36,9 @@ class LayoutPromises(Harness):
             mirror.update(here.numbers(str(touch.key) for touch in given.touches))
 
         with here.following() as feed, Writers(here, 4) as writers:
+            end = time.monotonic() + PATIENCE
             while len(writers.so_far()) < _SOME:
+                assert time.monotonic() < end, f"few writes in {PATIENCE} s: {writers.refused}"
                 if (given := feed.poll(0.1)) is not None:
                     reconcile(given)
                     if given.position is not None:
