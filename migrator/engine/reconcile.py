@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from migrator.engine.alike import is_key, others, turns
 from migrator.engine.backfill import quarantined
 from migrator.engine.points import reached
 from migrator.engine.work import Scene, keys_aside
@@ -321,6 +322,12 @@ class Reconciler:
 
     def _forward(self, keys: Sequence[Value], blocks: Sequence[Block | None]) -> Done:
         """From the source to the target."""
+        done = Done()
+        for turn in turns(self.route.target, keys):
+            done.add(self._forward_of([keys[i] for i in turn], [blocks[i] for i in turn]))
+        return done
+
+    def _forward_of(self, keys: Sequence[Value], blocks: Sequence[Block | None]) -> Done:
         done, route = Done(), self.route
         want: list[Block] = []
         gone: list[Value] = []
@@ -342,12 +349,26 @@ class Reconciler:
             want += made
             if not made:
                 gone.append(key)
-        held = self._read(route.target, [*(block.id for block in want), *gone])
-        writes = []
+        ids = [*(block.id for block in want), *gone]
+        held = self._read(route.target, ids)
+        if alike := others(self._read, route.source, ids, held):
+            for new in want:
+                if (form := encode(new.id)) in alike:
+                    self._set_aside(new.id, self._one(route.target, alike[form]), "")
+                    aside.add(form)
+            held = [b for id, b in zip(ids, held, strict=True) if encode(id) not in alike]
+            want = [block for block in want if encode(block.id) not in alike]
+            gone = [key for key in gone if encode(key) not in alike]
+        writes, left = [], list[Block | None]()
         for new, old in zip(want, held, strict=False):
             if old is not None and same_block(new, old):
                 done.leave += 1
                 self._same(route.target, old)
+                continue
+            if old is not None and not is_key(new.id, old.id):
+                left.append(old)  # of a key that is gone, and makes way
+                writes.append(new)
+                done.create += 1
                 continue
             writes.append(new)
             done.change += old is not None
@@ -361,7 +382,7 @@ class Reconciler:
         if self._looks:
             return Done()
         # Deletes first: they make way for unique values.
-        self._delete(route.target, held[len(want) :], done)
+        self._delete(route.target, [*left, *held[len(want) :]], done)
         there = {encode(old.id) for old in held[: len(want)] if old is not None}
         aside |= self._write(writes, there)
         self._take_up([key for key in keys if encode(key) not in aside])
@@ -441,6 +462,12 @@ class Reconciler:
 
     def _backward(self, keys: Sequence[Value], deleted: set[bytes]) -> Done:
         """From the target back to the source; ``old`` is read from there, which R2 makes safe."""
+        done = Done()
+        for turn in turns(self.route.source, keys):
+            done.add(self._backward_of([keys[i] for i in turn], deleted))
+        return done
+
+    def _backward_of(self, keys: Sequence[Value], deleted: set[bytes]) -> Done:
         done, route = Done(), self.route
         news = self._read(route.target, keys)
         olds = self._read(route.source, keys)
@@ -449,7 +476,18 @@ class Reconciler:
         refused: list[Value] = []
         aside = self._known_aside()
         left: set[bytes] = set()
+        alike = others(self._read, route.target, keys, olds)
         for key, new, old in zip(keys, news, olds, strict=True):
+            if old is not None and not is_key(key, old.id):
+                stays = encode(key) in alike or quarantine_key(old.id) in aside
+                if not stays:
+                    gone.append(old)  # of a key that is gone, and makes way
+                elif new is not None:
+                    self._enter(key, self._one(route.source, old.id), "")
+                    refused.append(key)
+                    done.aside += 1
+                    continue
+                old = None
             if new is None:
                 self._differs(route.source, key, None, old)
                 if quarantine_key(key) in aside and encode(key) not in deleted:
@@ -562,6 +600,9 @@ class Reconciler:
         self._found.append(found)
 
     # ------------------------------------------------------------------ what does not go over
+
+    def _one(self, side: Collection, other: Value) -> str:
+        return f"{side.at} can't tell its key from that of {self.route.name(other)}"
 
     def _set_aside(self, key: Value, reason: str, path: str) -> None:
         if self._looks:
