@@ -370,6 +370,10 @@ class Opened:
                     where=self.cls, hint="open it without a revision, and it follows each",
                 )  # fmt: skip
             return self._known(standing.revision), standing.primary
+        done = self._done()
+        if not done <= {r.id for r in self.graph.revisions}:
+            # A whole revision may have come and gone while this process stood still.
+            self.graph = revisions.load(self.settings.migrations)
         moving = [r.id for r in self.graph.revisions if any(m.cls == self.cls for m in r.moves)]
         if self._pinned is not None:
             moving = [name for name in moving if name == self._pinned]
@@ -378,7 +382,6 @@ class Opened:
             raise Refused(
                 f"{which} moves {self.cls}", hint=f"known: {', '.join(self.graph.classes())}"
             )
-        done = self._done()
         arrived = [name for name in moving if name in done]
         return (arrived[-1], "target") if arrived else (moving[0], "source")
 

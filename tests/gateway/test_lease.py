@@ -19,6 +19,7 @@ from migrator import commands
 from migrator.errors import Refused, Transient
 from migrator.gateway import Stopped, follower
 from migrator.model.block import Block
+from migrator.model.move import At
 from migrator.model.phase import Phase
 from migrator.state import gateways
 from migrator.state import tables as t
@@ -426,3 +427,28 @@ def test_nor_while_a_write_is_alive_that_another_run_follows(
     assert not jumping.knows()
     jumping.jump = 3_600.0
     until(lambda: gateways.knows(jumping.owner.run)(jumping.lease()))
+
+
+def test_a_gateway_that_slept_through_a_whole_revision_writes_where_that_led(
+    config: Path,
+) -> None:
+    """Neither its scripts nor its lease are of today when it wakes up."""
+    with commands.Project(config, "test") as project:
+        commands.apply(project, commands.plan(project, "0001"))
+        commands.finish(project, "0001", keep_source=True)
+        with opened(config, replace(QUICK, lease=3600.0)) as games:
+            lease = games._here.follower
+            gateways.Gateways(project.control).leave([lease.instance])  # an owner saw it run out
+            (config.parent / "migrations" / "0002_third.py").write_text(
+                '"""Another place."""\n\nfrom migrator import At, Move\n\n'
+                'revision, down_revision = "0002", "0001"\n\n'
+                'move = Move("Game", target=At("old", "third"))\n'
+            )
+            with commands.Project(config, "test") as later:
+                commands.apply(later, commands.plan(later, "0002"))
+                commands.finish(later, "0002", keep_source=True)
+                lease._renew(boot_clock())
+                games.put("1", {"id": "1"})
+                third = later.stores.get("old").collection("Game", At("old", "third"))
+                assert contents(third) == {"1": {"id": "1"}}
+        assert contents(target(project)) == {}
