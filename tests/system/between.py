@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from urllib.parse import urlsplit
+
+from tests.ending import joined
 
 
 class Between:
@@ -22,7 +24,12 @@ class Between:
         self._open: list[socket.socket] = []
         self.held: list[bytes] = []
         self.silent_at: bytes | None = None  # in what is asked: it falls silent there by itself
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._threads: list[threading.Thread] = []
+        self._begin(self._accept)
+
+    def _begin(self, do: Callable[..., None], *of: socket.socket) -> None:
+        self._threads.append(threading.Thread(target=do, args=of, daemon=True))
+        self._threads[-1].start()
 
     def fall_silent(self) -> None:
         self._flows.clear()
@@ -32,8 +39,14 @@ class Between:
 
     def close(self) -> None:
         self._flows.set()
-        self._listens.close()
-        for each in self._open:
+        # Shut down first: a thread that waits at a socket keeps what was only closed alive, and so
+        # a session of the server with its locks.
+        accepting, *_ = self._threads
+        _shut(self._listens)
+        joined(accepting)
+        _shut(*self._open)
+        joined(*self._threads)
+        for each in (self._listens, *self._open):
             each.close()
 
     def _accept(self) -> None:
@@ -47,7 +60,7 @@ class Between:
                     continue
                 self._open += [client, server]
                 for ends in ((client, server), (server, client)):
-                    threading.Thread(target=self._carry, args=ends, daemon=True).start()
+                    self._begin(self._carry, *ends)
 
     def _carry(self, start: socket.socket, end: socket.socket) -> None:
         with suppress(OSError):
@@ -60,9 +73,13 @@ class Between:
                     self.held.append(data)
                     self._flows.wait()
                 end.sendall(data)
-        for each in (start, end):
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+        _shut(start, end)
+
+
+def _shut(*sockets: socket.socket) -> None:
+    for each in sockets:
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
