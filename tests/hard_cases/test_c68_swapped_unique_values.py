@@ -14,7 +14,10 @@ from migrator.ports import Collection
 from tests.hard_cases.bench import Bench
 from tests.system import kit
 
+_STORES = pytest.mark.parametrize("store", ["pg", "maria", "lite"])
 
+
+@_STORES
 @pytest.mark.parametrize(
     "now",
     [
@@ -25,13 +28,14 @@ from tests.system import kit
     ],
 )
 def test_unique_values_that_change_hands_are_carried_back(
-    bench: Bench, now: dict[int, str]
+    bench: Bench, now: dict[int, str], store: str
 ) -> None:
-    assert _carried_back(bench, now) == now
+    assert _carried_back(bench, store, now) == now
 
 
+@_STORES
 def test_key_by_key_swapped_values_are_never_carried_back(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, store: str
 ) -> None:
     """The rule taken out: nothing is written with another, and nothing makes way."""
 
@@ -41,15 +45,15 @@ def test_key_by_key_swapped_values_are_never_carried_back(
 
     monkeypatch.setattr(Reconciler, "_write_all", key_by_key)
     with pytest.raises(Waiting, match="2 blocks are not written back: Thing:1, Thing:2"):
-        _carried_back(bench, {1: "b", 2: "a", 3: "c"})
+        _carried_back(bench, store, {1: "b", 2: "a", 3: "c"})
 
 
-def _carried_back(bench: Bench, now: dict[int, str]) -> object:
+def _carried_back(bench: Bench, store: str, now: dict[int, str]) -> object:
     """What the old side holds after a rollback of what was written to the new one."""
     table = kit.fresh("c68")
-    bench.sql("lite", f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, u TEXT UNIQUE)")
-    bench.sql("lite", f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
-    shop = bench.shop((f"At('lite', tables({table!r}))", f"At('emb', {table!r})"))
+    bench.sql(store, f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, u VARCHAR(9) UNIQUE)")
+    bench.sql(store, f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    shop = bench.shop((f"At({store!r}, tables({table!r}))", f"At('emb', {table!r})"))
     with shop.open() as project:
         plan = commands.plan(project, "0001", live=True)
         swap = SwapTerms(gateways=True, bound=60, lag=60)
@@ -63,4 +67,4 @@ def _carried_back(bench: Bench, now: dict[int, str]) -> object:
         done = commands.rollback(project, "0001", swap=swap)
         assert done.phase == Phase.SHADOW_READ.value
         commands.abort(project, "0001", drop_target=True)
-    return dict(bench.sql("lite", f"SELECT id, u FROM {table}"))
+    return dict(bench.sql(store, f"SELECT id, u FROM {table}"))

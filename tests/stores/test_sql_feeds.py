@@ -117,10 +117,10 @@ def mariadb(urls: dict[str, str]) -> Iterator[Run]:
         yield run
 
 
-def _maria(url: str, database: str | None = "shop") -> Any:
+def _maria(url: str, database: str | None = "shop", user: str = "migrator") -> Any:
     port = urlsplit(url).port or 0
     return pymysql.connect(
-        host="127.0.0.1", port=port, user="migrator", password="migrator", database=database,
+        host="127.0.0.1", port=port, user=user, password="migrator", database=database,
         autocommit=True,
     )  # fmt: skip
 
@@ -261,6 +261,35 @@ def test_a_mark_of_postgresql_comes_behind_writes_that_are_on_no_disk_yet(
         postgresql("ALTER SYSTEM RESET wal_writer_delay")
         postgresql("SELECT pg_reload_conf()")
         assert (touched, marks) == (["a"], ["here"])
+
+
+def test_an_end_of_the_log_that_is_asked_for_lies_before_writes_that_are_on_no_disk_yet(
+    urls: dict[str, str], postgresql: Run
+) -> None:
+    """The rule taken out: what is drained up to there lacks what was acknowledged."""
+    with _games(urls["postgresql"], postgresql) as (_, journal):
+        slot = journal.prepare() and postgresql("SELECT slot_name FROM pg_replication_slots")
+        ((name,),) = slot.fetchall()
+        shown = (
+            "SELECT count(*) FROM pg_logical_slot_peek_binary_changes('{name}', '{end}', NULL, "
+            "'proto_version', '1', 'publication_names', '{name}') WHERE substr(data, 1, 1) = 'U'"
+        )
+        postgresql("ALTER SYSTEM SET wal_writer_delay = '10s'")
+        postgresql("SELECT pg_reload_conf()")
+        try:
+            with psycopg.connect(urls["postgresql"], autocommit=True) as application:
+                application.execute("SET synchronous_commit = off")
+                until = time.monotonic() + 60
+                written, drained = 0, 0
+                while written == drained:  # others may write to the disk at that very moment
+                    assert time.monotonic() < until
+                    application.execute("UPDATE games SET v = v + 1")
+                    written += 1
+                    ((end,),) = postgresql("SELECT pg_current_wal_lsn()").fetchall()
+                    ((drained,),) = postgresql(shown.format(name=name, end=end)).fetchall()
+        finally:
+            postgresql("ALTER SYSTEM RESET wal_writer_delay")
+            postgresql("SELECT pg_reload_conf()")
 
 
 def test_a_feed_of_postgresql_begins_once_old_transactions_have_ended(
@@ -476,6 +505,28 @@ def test_the_fence_of_mariadb_holds_for_a_transaction_of_an_old_snapshot(
             fence.raise_("mark", 60)
             with pytest.raises(pymysql.MySQLError, match="stopped: Migrator moves it"):
                 cursor.execute("INSERT INTO games VALUES ('b', 1)")
+        fence.lower()
+
+
+def test_a_session_of_mariadb_writes_on_after_its_right_was_taken(
+    urls: dict[str, str], mariadb: Run
+) -> None:
+    """The rule taken out: who is told by a right alone that writes are stopped goes on."""
+    mariadb("CREATE OR REPLACE USER plain@'127.0.0.1' IDENTIFIED BY 'migrator'")
+    mariadb("GRANT ALL ON shop.* TO plain@'127.0.0.1'")
+    with (
+        _games(urls["mariadb"], mariadb) as (collection, _),
+        _maria(urls["mariadb"], user="plain") as connection,
+    ):
+        application = connection.cursor()
+        mariadb("REVOKE ALL ON shop.* FROM plain@'127.0.0.1'")
+        mariadb("FLUSH PRIVILEGES")
+        application.execute("UPDATE games SET v = 2")
+        assert _read(collection) == 2
+        fence: Any = collection.fence("run")
+        fence.raise_("mark", 60)
+        with pytest.raises(pymysql.MySQLError, match="stopped: Migrator moves it"):
+            application.execute("UPDATE games SET v = 3")
         fence.lower()
 
 

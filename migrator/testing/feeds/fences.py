@@ -33,15 +33,21 @@ class FencePromises(Harness):
 
     def test_a_fence_outwaits_open_write_transactions(self, here: Followable) -> None:
         fence = here.fence()
+        if isinstance(fence, Staged):
+            fence.prepare(PATIENCE)  # as a swap does: what it makes there waits by itself
         held = here.app.holding("game-1")
         if held is None:
+            fence.lower()
             pytest.skip("no transaction stays open here")
         mark = fresh("fence")
         raising = threading.Thread(target=fence.raise_, args=[mark, PATIENCE])
         with here.following() as feed:
             with held:
                 raising.start()
-                time.sleep(0.5)
+                end = time.monotonic() + 0.5
+                while time.monotonic() < end:
+                    early = feed.poll(0.1)
+                    assert early is None or mark not in early.marks, "its mark did not wait"
                 assert raising.is_alive(), "the fence did not wait for the open transaction"
             raising.join(timeout=PATIENCE)
             assert fence.is_up()
