@@ -85,6 +85,13 @@ class Catalogues:
                 self._follow(lane, side, shaped, found, what, replaced=other)
         self._looked = time.monotonic()
 
+    def explains(self) -> bool:
+        """Whether one of them is another than was read, so that something asked for what is no
+        more: it is followed from here on, and the feed given again from where it was kept."""
+        before = dict(self._known)
+        self.look(now=True)
+        return self._known != before
+
     def _follow(
         self, lane: Lane, side: str, shaped: Shaped, now: Json, what: list[str], *, replaced: bool
     ) -> None:

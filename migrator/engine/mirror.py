@@ -42,7 +42,7 @@ from migrator.engine.swap import Swap, SwapTerms, mend, swap
 from migrator.engine.throttle import Throttle
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Scene
-from migrator.errors import Interrupted, MigratorError, Refused
+from migrator.errors import Interrupted, MigratorError, Refused, Terminal
 from migrator.journal import OTHER
 from migrator.model.phase import Phase
 from migrator.state import LiveState, Request, Run, Task, read_pace
@@ -190,7 +190,11 @@ class Mirror:
             self.catalogues.look()
         request = self._request = self.live.asked()
         if self.run.phase.rank >= Phase.DUAL_WRITE.rank and not self._ending():
-            self.mirror()
+            try:
+                self.mirror()
+            except Terminal:
+                if not self.catalogues.explains():
+                    raise
             if self.run.phase.rank >= Phase.BACKFILLED.rank:
                 self.mending.turn(time.monotonic())
         if self.run.phase is Phase.SHADOW_READ:
@@ -205,6 +209,8 @@ class Mirror:
         except Interrupted:
             raise
         except MigratorError as error:
+            if isinstance(error, Terminal) and not self.run.fence and self.catalogues.explains():
+                return
             log.warning("not done", wanted=request.wanted, error=error.what)
             self.answer(request, error)
         else:

@@ -184,3 +184,20 @@ def test_values_that_are_written_anew_by_a_change_of_the_column_are_followed(
                 games.do(anew)
             games.cut_over(project)
         assert [games.held(project, key)["n"] for key in ("old", "older")] == [101, 102]
+
+
+def test_a_column_that_goes_between_a_touch_and_its_read_ends_no_mirror(
+    games: Games, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hook(point: str) -> None:
+        if point == "mirror.touched":
+            monkeypatch.setattr(points, "hook", None)
+            games.do(f"ALTER TABLE {games.name} RENAME COLUMN n TO m")
+
+    with games.shop.open() as project:
+        games.apply(project)
+        games.do(f"UPDATE {games.name} SET n = 7 WHERE id = 'old'")
+        monkeypatch.setattr(points, "hook", hook)
+        games.cut_over(project)
+        assert [games.held(project, key)["m"] for key in ("old", "older")] == [7, 2]
+        assert "n" not in games.held(project, "old")
