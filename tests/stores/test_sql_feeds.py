@@ -565,6 +565,29 @@ def test_what_mariadb_logs_without_rows_counts_as_a_whole(
         assert seen[-1:] == [True]
 
 
+def test_a_cascade_from_outside_that_comes_while_mariadb_is_followed_is_refused(
+    urls: dict[str, str], mariadb: Run
+) -> None:
+    """Its log shows no row of what foreign keys do."""
+    mariadb("DROP TABLE IF EXISTS games, vouchers")
+    mariadb("CREATE TABLE vouchers (id int PRIMARY KEY) ENGINE=InnoDB")
+    with _games(urls["mariadb"], mariadb) as (collection, journal):
+        start = journal.prepare()
+        mariadb("ALTER TABLE games ADD voucher int, ADD CONSTRAINT v FOREIGN KEY (voucher) "
+                "REFERENCES vouchers (id)")  # fmt: skip
+        collection.forget()
+        before = collection.shape_now()
+        journal.open(start).close()
+        mariadb("ALTER TABLE games DROP FOREIGN KEY v")
+        mariadb("ALTER TABLE games ADD CONSTRAINT v FOREIGN KEY (voucher) "
+                "REFERENCES vouchers (id) ON DELETE CASCADE")  # fmt: skip
+        assert collection.shape_now() != before
+        collection.forget()
+        with pytest.raises(Refused, match="referential action CASCADE from vouchers"):
+            journal.open(start)
+    mariadb("DROP TABLE games, vouchers")
+
+
 def test_a_limit_that_mariadb_has_for_all_sessions_leaves_no_row_out(
     urls: dict[str, str], mariadb: Run
 ) -> None:

@@ -118,7 +118,10 @@ class Table:
             "columns": {column.name: asdict(column) for column in self.columns},
             "order": [column.name for column in self.columns],
             "key": list(self.key),
-            "foreign": sorted([*key.columns, key.table, *key.refs] for key in self.foreign),
+            "foreign": sorted(
+                [*key.columns, key.table, *key.refs, key.on_delete, key.on_update]
+                for key in self.foreign
+            ),
             "unique": sorted([*index.columns] for index in self.uniques),
             "made": dict(self.made),
         }

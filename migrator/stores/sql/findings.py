@@ -31,7 +31,7 @@ def findings(collection: TablesCollection) -> Iterable[Finding]:
         finding
         for node in collection.root.walk()
         for finding in (
-            *_actions(node, collection.root),
+            *actions(node, collection.root),
             *_orphans(collection, node),
             *_folding(node),
             *_kinds(node),
@@ -54,7 +54,7 @@ def _undrafted(collection: TablesCollection) -> list[Finding]:
     ]
 
 
-def _actions(node: Node, root: Node) -> Iterator[Finding]:
+def actions(node: Node, root: Node) -> Iterator[Finding]:
     """A cascade from outside changes rows without a write of anybody."""
     inside = {other.info.name for other in root.walk()}
     for key in node.info.foreign:

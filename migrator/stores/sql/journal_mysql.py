@@ -59,6 +59,7 @@ class Watched:
 
     ``rows`` are the columns that tell a row of each table; ``bases`` and ``sizes`` the types of
     the root's key columns. ``decode`` makes a key of what the driver gives for its columns.
+    ``unseen`` says which rows change without a word in the log.
     """
 
     tables: Sequence[Table]
@@ -66,6 +67,7 @@ class Watched:
     bases: Sequence[str]
     sizes: Sequence[int]
     decode: Callable[[tuple[Any, ...]], Value]
+    unseen: Sequence[str] = ()
 
     def raw(self, row: dict[str, Any]) -> tuple[Any, ...] | None:
         """The key of a root's row in the log, as the driver would read it; None for none."""
@@ -202,6 +204,12 @@ class MysqlJournal:
     # ------------------------------------------------------------ reading
 
     def open(self, position: Json) -> MysqlFeed:
+        for text in self.watched().unseen:  # it came after the plan, which refuses it
+            raise Refused(
+                text,
+                where=self.where,
+                hint="drop that constraint: ALTER TABLE ... DROP FOREIGN KEY ...",
+            )
         with self.session() as c:
             begun = self.begun(c)
             at = {**begun, **position} if begun and isinstance(position, dict) else begun

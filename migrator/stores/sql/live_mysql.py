@@ -8,6 +8,7 @@ from migrator.model import json_text
 from migrator.model.value import Value
 from migrator.outbox import Link, Table
 from migrator.stores.sql.fence_mysql import MysqlFence
+from migrator.stores.sql.findings import actions
 from migrator.stores.sql.journal_mysql import MysqlJournal, Watched
 from migrator.stores.sql.keys import id_of
 from migrator.stores.sql.linked import linked
@@ -35,6 +36,12 @@ def tables_journal(collection: TablesCollection, run: str) -> MysqlJournal:
             [codec.column.base for codec in codecs],
             [int((codec.column.args or (1,))[0]) for codec in codecs],
             decode,
+            [
+                text
+                for node in root.walk()
+                for severity, _, text in actions(node, root)
+                if severity == "error"
+            ],
         )
 
     return MysqlJournal(
