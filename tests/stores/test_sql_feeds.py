@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -563,6 +564,90 @@ def test_what_mariadb_logs_without_rows_counts_as_a_whole(
         feed.close()
         mariadb("USE shop")
         assert seen[-1:] == [True]
+
+
+@pytest.mark.parametrize(
+    ("made", "undone"),
+    [
+        ("SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0"),
+        (
+            "CHANGE MASTER TO master_host = '127.0.0.1', master_port = 1, master_user = 'nobody'",
+            "RESET SLAVE ALL",
+        ),
+    ],
+    ids=["read only", "replica"],
+)
+def test_a_replica_of_mariadb_is_refused(
+    urls: dict[str, str], mariadb: Run, made: str, undone: str
+) -> None:
+    """What comes from its primary passes triggers: the fence of a swap would stop nobody."""
+    with _games(urls["mariadb"], mariadb) as (_, journal):
+        assert [each for each in journal.findings() if each[0] == "error"] == []
+        mariadb(made)
+        try:
+            assert [code for _, code, *_ in journal.findings()] == ["replica"]
+            with pytest.raises(Refused, match="replica"):
+                journal.prepare()
+        finally:
+            mariadb(undone)
+
+
+def test_a_replica_of_postgresql_is_refused(urls: dict[str, str], postgresql: Run) -> None:
+    url = urls["postgresql"]
+    with _games(url, postgresql), _standby(url, postgresql) as other:
+        store = sql.open_store(StoreSettings("store", other))
+        journal = store.collection("Game", _GAMES).journal("run")  # type: ignore[attr-defined]
+        found = [code for severity, code, *_ in journal.findings() if severity == "error"]
+        assert found == ["replica"]
+        with pytest.raises(Refused, match="is a replica"):
+            journal.prepare()
+        store.close()
+
+
+@contextmanager
+def _standby(url: str, run: Run) -> Iterator[str]:
+    """A replica of a server, with its settings."""
+    ((data,),) = run("SHOW data_directory").fetchall()
+    folder, plain, port = Path(data), urlsplit(url), free_port()
+    program, *words = shlex.split((folder / "postmaster.opts").read_text())
+    owner, copy = folder.stat(), folder.parent / "standby"
+    user = {"user": owner.st_uid, "group": owner.st_gid} if os.geteuid() == 0 else {}
+    words = [*words, "-c", f"port={port}", "-c", "unix_socket_directories="]
+    options = shlex.join([str(copy) if word == data else word for word in words])
+
+    def do(name: str, *words: str) -> None:
+        subprocess.run(
+            [Path(program).with_name(name), *words], check=True, timeout=120, cwd=folder.parent,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **user,
+        )  # fmt: skip
+
+    do("pg_basebackup", "-d", plain._replace(path="/").geturl(), "-D", str(copy), "-R", "-cfast")
+    do("pg_ctl", "-D", str(copy), "-w", "-o", options, "start")
+    try:
+        yield plain._replace(netloc=plain.netloc.replace(str(plain.port), str(port))).geturl()
+    finally:
+        do("pg_ctl", "-D", str(copy), "-m", "immediate", "stop")
+
+
+def test_a_table_of_postgresql_that_a_subscription_writes_is_refused(
+    urls: dict[str, str], postgresql: Run
+) -> None:
+    with _games(urls["postgresql"], postgresql) as (_, journal):
+        postgresql(
+            "CREATE SUBSCRIPTION other CONNECTION 'host=127.0.0.1' PUBLICATION other "
+            "WITH (connect = false, slot_name = NONE)"
+        )
+        try:  # as it is noted once the other server was asked
+            postgresql(
+                "INSERT INTO pg_subscription_rel "
+                "SELECT oid, 'games'::regclass, 'r', '0/0' FROM pg_subscription"
+            )
+            found = [code for severity, code, *_ in journal.findings() if severity == "error"]
+            assert found == ["subscribed"]
+            with pytest.raises(Refused, match="subscription other"):
+                journal.prepare()
+        finally:
+            postgresql("DROP SUBSCRIPTION other")
 
 
 def test_a_cascade_from_outside_that_comes_while_mariadb_is_followed_is_refused(

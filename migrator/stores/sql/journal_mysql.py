@@ -13,12 +13,13 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
 
 from migrator.errors import FeedLost, Refused
 from migrator.journal import Kept, Touch, Touches
@@ -362,8 +363,23 @@ def _end(c: Connection) -> tuple[str, int]:
     return str(found[0]), int(found[1])
 
 
+def _replicates(c: Connection) -> Iterator[str]:
+    """Of which server this one is a replica: what comes from there passes all triggers."""
+    if c.exec_driver_sql("SELECT @@global.read_only").scalar():
+        yield "the server is read_only, as replicas are: what is written, is written elsewhere"
+        return
+    for asked in ("SHOW ALL SLAVES STATUS", "SHOW REPLICA STATUS"):  # MariaDB, and MySQL
+        with suppress(DBAPIError):  # the other one; or nobody may ask who has no right
+            for row in c.exec_driver_sql(asked).mappings():
+                host = row.get("Master_Host", row.get("Source_Host"))
+                yield f"the server is a replica of {host}, whose writes no fence here stops"
+            return
+
+
 def _lacking(c: Connection) -> Iterator[tuple[str, str, str, str]]:
-    """What stands in the way of the binary log, and what to do about it."""
+    """What stands in the way of the binary log and of a fence, and what to do about it."""
+    for text in _replicates(c):
+        yield "error", "replica", text, "name the server that applications write to"
     shown = c.exec_driver_sql("SHOW GLOBAL VARIABLES WHERE variable_name LIKE 'binlog_row%%'")
     found = {str(name).lower(): str(value) for name, value in shown.all()}
     found["log_bin"] = str(c.exec_driver_sql("SELECT @@log_bin").scalar())

@@ -311,11 +311,17 @@ def places(node: Node) -> list[str]:
 def unfollowed(
     c: Connection, nodes: Sequence[Node], *, logged: bool = True
 ) -> Iterator[tuple[str, str]]:
-    """What of some tables can't be followed; ``logged`` by the server's log."""
+    """What of some tables can't be followed, or not fenced; ``logged`` by the server's log."""
+    if one(c, "SELECT pg_is_in_recovery()"):
+        yield "replica", "this server is a replica: what is written, is written on another one"
+        return
     query = (
         "SELECT relkind = 'f', relpersistence <> 'p' FROM pg_class WHERE oid = CAST(:t AS regclass)"
     )
     for table in dict.fromkeys(each for node in nodes for each in places(node)):
+        # The server applies such changes without the triggers of statements.
+        for (name,) in c.execute(sa.text(_SUBSCRIBED), {"t": table}):
+            yield "subscribed", f"{table} is written by the subscription {name}, past every fence"
         foreign, unlogged = c.execute(sa.text(query), {"t": table}).one()
         if foreign:
             yield "foreign-table", f"{table} lies on another server, whose writes show nowhere here"
@@ -372,7 +378,13 @@ def _leads(c: Connection, node: Node, table: str) -> bool:
     return identity == "DEFAULT" and set(leads) <= set(node.info.key)
 
 
+_SUBSCRIBED = (
+    "SELECT s.subname FROM pg_subscription_rel r JOIN pg_subscription s ON s.oid = r.srsubid "
+    "WHERE r.srrelid = CAST(:t AS regclass)"
+)
 HINTS = {
+    "replica": "name the server that applications write to",
+    "subscribed": "name the server that it subscribes to, or drop the subscription",
     "wal-level": "set wal_level = logical in postgresql.conf and restart the server",
     "replication-right": "give this role the right: ALTER ROLE ... REPLICATION",
     "not-logged": "ALTER TABLE ... SET LOGGED, or move it at rest",
