@@ -13,6 +13,7 @@ from migrator.model.phase import Phase
 from migrator.planning.file import encode_plan
 from migrator.state import LiveState, Run
 from migrator.state.gateways import Gateways, has_acknowledged, is_armed, wait_for
+from tests.ending import PATIENCE
 from tests.engine.games import make_project
 from tests.system.kit import fresh
 from tests.system.servers import MakeDatabase
@@ -81,7 +82,7 @@ class Owner:
         self.run = self.live.release(self.run)
 
 
-def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
+def until(true: Callable[[], bool], seconds: float = PATIENCE) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not come to be"

@@ -58,7 +58,7 @@ def test_what_a_gateway_wrote_before_it_was_killed_is_mirrored(cassandra_to_embe
         assert (held(old), held(new)) == ({"written": {"n": 1}}, {})
 
         with mirroring(cassandra_to_embedded):
-            until(lambda: held(new) == {"written": {"n": 1}}, 60)
+            until(lambda: held(new) == {"written": {"n": 1}})
 
 
 @pytest.mark.usefixtures("hasty")
@@ -95,6 +95,6 @@ def test_without_reaping_it_would_be_missing(
         with opened(cassandra_to_embedded) as games, mirroring(cassandra_to_embedded):
             games.put("later", {"n": 2})
             old, new = ends(project)
-            until(lambda: "later" in held(new), 60)
+            until(lambda: "later" in held(new))
             assert "written" in held(old)
             assert "written" not in held(new)

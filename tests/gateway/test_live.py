@@ -125,7 +125,7 @@ def swapped(swap: Callable[..., object], project: commands.Project) -> None:
 
 def more(writers: list[Writer]) -> None:
     before = [writer.lines() for writer in writers]
-    until(lambda: all(w.lines() >= b + 4 for w, b in zip(writers, before, strict=True)), 60)
+    until(lambda: all(w.lines() >= b + 4 for w, b in zip(writers, before, strict=True)))
 
 
 @contextmanager
@@ -170,7 +170,7 @@ def test_nothing_acknowledged_is_lost_over_the_life_of_a_move(
             writer.stop()
         old, new = ends(project)
         with mirroring(config):
-            until(lambda: held(old) == held(new), 60)
+            until(lambda: held(old) == held(new))
         assert_held(new, writers)
 
 

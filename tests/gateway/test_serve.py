@@ -243,7 +243,7 @@ def test_a_write_under_the_fence_waits_and_then_says_when_to_try_again(
     assert (status, stopped["error"], answer.headers["Retry-After"]) == (503, "stopped", "1")
     assert "nothing was written" in stopped["what"]
     owner.release()
-    until(lambda: served.call("put", id="9", value={})[0] == 200, 60)
+    until(lambda: served.call("put", id="9", value={})[0] == 200)
 
 
 def test_many_at_once(served: Served) -> None:

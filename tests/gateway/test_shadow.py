@@ -54,7 +54,7 @@ class Moved:
 
     def until(self, name: str, number: int) -> GatewayReads:
         """Wait until gateways have reported so many."""
-        until(lambda: self.found is not None and getattr(self.found, name) >= number, 60)
+        until(lambda: self.found is not None and getattr(self.found, name) >= number)
         assert self.found is not None
         return self.found
 
@@ -262,7 +262,7 @@ def test_writes_and_a_mirror_at_work_are_no_difference(
                 return status.live.gateways.reads >= 5  # type: ignore[union-attr]
             return False
 
-        until(reported, 60)
+        until(reported)
     (status,) = commands.status(live)
     assert status.live is not None
     assert status.live.gateways is not None
