@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -16,6 +17,7 @@ from migrator.ports import Collection
 from tests.conftest import at_the_end, server_url
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mysql+pymysql"}
+_LONG = 60.0  # seconds
 _OURS = re.compile(r"migtest(\d+)_?")
 _FORGET = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end return 1"
 
@@ -138,13 +140,8 @@ def dynamodb(server: str = "dynamodb") -> str:
 @cache
 def _cassandra() -> tuple[Any, str]:
     """A session of the plain driver in an empty keyspace, which goes at the end; and its name."""
-    from cassandra.cluster import Cluster
-
-    parts = urlsplit(server_url("cassandra"))
     name = namespace().rstrip("_")
-    cluster = Cluster([parts.hostname], port=parts.port, protocol_version=5)
-    session = cluster.connect()
-    session.default_timeout = 60
+    session = _cassandra_session()
     for row in session.execute("SELECT keyspace_name FROM system_schema.keyspaces"):
         if row.keyspace_name == name or _left_behind(row.keyspace_name):
             session.execute(f"DROP KEYSPACE IF EXISTS {row.keyspace_name}")
@@ -155,10 +152,34 @@ def _cassandra() -> tuple[Any, str]:
 
     def sweep() -> None:
         session.execute(f"DROP KEYSPACE IF EXISTS {name}")
-        cluster.shutdown()
+        session.cluster.shutdown()
 
     at_the_end.append(sweep)
     return session, name
+
+
+def _cassandra_session(keyspace: str | None = None) -> Any:
+    """A session of the plain driver that gives a busy server time, from its first request on."""
+    from cassandra.cluster import Cluster
+
+    parts = urlsplit(server_url("cassandra"))
+    cluster = Cluster(
+        [parts.hostname], port=parts.port, protocol_version=5, connect_timeout=_LONG,
+        control_connection_timeout=_LONG,
+    )  # fmt: skip
+    session = cluster.connect(keyspace)
+    session.default_timeout = _LONG
+    return session
+
+
+@contextmanager
+def plain_cassandra() -> Iterator[Any]:
+    """A session of the plain driver in the keyspace of this process alone."""
+    session = _cassandra_session(_cassandra()[1])
+    try:
+        yield session
+    finally:
+        session.cluster.shutdown()
 
 
 def cassandra() -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from cassandra.cluster import Cluster
 
 from migrator.model.move import At
 from migrator.ports import Collection
@@ -41,10 +39,5 @@ class CassandraBench:
 
 @pytest.fixture
 def cassandra_bench(tmp_path: Path) -> Iterator[CassandraBench]:
-    url = servers.cassandra()
-    parts = urlsplit(url)
-    cluster = Cluster([parts.hostname], port=parts.port, protocol_version=5)
-    plain = cluster.connect(parts.path.strip("/"))
-    plain.default_timeout = 60
-    yield CassandraBench(tmp_path, url, plain)
-    cluster.shutdown()
+    with servers.plain_cassandra() as plain:
+        yield CassandraBench(tmp_path, servers.cassandra(), plain)

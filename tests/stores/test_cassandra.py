@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Iterator
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import pytest
 from cassandra import (
@@ -18,7 +17,7 @@ from cassandra import (
     Unavailable,
     WriteTimeout,
 )
-from cassandra.cluster import Cluster, NoHostAvailable
+from cassandra.cluster import NoHostAvailable
 from cassandra.protocol import ErrorMessage
 
 from migrator.errors import DamagedBlock, DoesNotFit, Refused, Terminal, Transient
@@ -52,12 +51,8 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[Any]:
-    parts = urlsplit(servers.cassandra())
-    cluster = Cluster([parts.hostname], port=parts.port, protocol_version=5)
-    session = cluster.connect(parts.path.strip("/"))
-    session.default_timeout = 60
-    yield session
-    cluster.shutdown()
+    with servers.plain_cassandra() as session:
+        yield session
 
 
 def place(store: Store, layout: Layout, rules: str = "/Game/*") -> Collection:

@@ -9,11 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import UUID
 
 import pytest
-from cassandra.cluster import Cluster
 
 from migrator import At, cassandra_table, projection
 from migrator.errors import DoesNotFit, Refused, Terminal
@@ -44,12 +42,8 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[Any]:
-    parts = urlsplit(servers.cassandra())
-    cluster = Cluster([parts.hostname], port=parts.port, protocol_version=5)
-    session = cluster.connect(parts.path.strip("/"))
-    session.default_timeout = 60
-    yield session
-    cluster.shutdown()
+    with servers.plain_cassandra() as session:
+        yield session
 
 
 def fresh() -> str:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from cassandra.cluster import Cluster
-
-from tests.contract.servers import cassandra
+from tests.contract.servers import cassandra, plain_cassandra
 from tests.system import catalogues, data, kit, servers
 from tests.system.kit import Shop
 
@@ -75,14 +72,9 @@ def test_query_tables_and_back(tmp_path: Path, database_url: servers.MakeDatabas
 
 def check_by_the_plain_driver(invoices: str, tracks: str) -> None:
     """The queries that the tables are made for, against what a person expects."""
-    parts = urlsplit(cassandra())
-    cluster = Cluster([parts.hostname], port=parts.port, protocol_version=5)
-    try:
-        session = cluster.connect(parts.path.strip("/"))
+    with plain_cassandra() as session:
         check_invoices(session, invoices)
         check_tracks(session, tracks)
-    finally:
-        cluster.shutdown()
 
 
 def check_invoices(session: Any, table: str) -> None:
