@@ -183,6 +183,7 @@ class OutboxFeed:
         self._version: int | None = None
         self._made: list[Any] = []
         self._seq = int(str(position.get("seq", 0)))
+        self._at = position.get("at")
         self._confirmed = self._deleted = 0
         self._tidied = time.monotonic()
         with self._file.reading() as c:
@@ -190,9 +191,15 @@ class OutboxFeed:
             if self._name is None or position.get("outbox") not in (None, self._name):
                 raise self._lost("the outbox was removed")
             self._look(c)
-            last = c.execute(f"SELECT max(seq) FROM {journal.outbox}").fetchone()[0]
-            if self._seq > last:
-                raise self._lost("the file is older than what was read of its outbox")
+            self._check(c)
+
+    def _check(self, c: sqlite3.Connection) -> None:
+        """Raises FeedLost where what was read last is not there: somebody restored an older file,
+        whose next rows take numbers that were read already."""
+        query = f"SELECT at FROM {self._journal.outbox} WHERE seq = ?"
+        row = c.execute(query, [self._seq]).fetchone()
+        if row is None or self._at not in (None, row[0]):
+            raise self._lost("the file is older than what was read of its outbox")
 
     def _lost(self, why: str) -> FeedLost:
         return FeedLost(why, where=self._file.where, hint="both sides are scanned anew")
@@ -231,6 +238,7 @@ class OutboxFeed:
         )
         with self._file.reading() as c:
             altered = self._look(c)
+            self._check(c)
             rows = c.execute(query, [self._seq]).fetchall()
         if not rows and not altered:
             return None
@@ -239,10 +247,10 @@ class OutboxFeed:
             if mark is None and None not in key:
                 _add(touches, self._watched.decode(tuple(key)), deleted == DELETED)
         if rows:
-            self._seq = rows[-1][0]
+            self._seq, self._at = rows[-1][:2]
         return Touches(
             list(touches.values()),
-            {"outbox": self._name, "seq": self._seq},
+            {"outbox": self._name, "seq": self._seq, "at": self._at},
             altered,
             [row[3] for row in rows if row[3] is not None],
             max(0.0, time.time() - (rows[0][1] - _EPOCH_1970) * 86_400) if rows else 0.0,
@@ -258,7 +266,8 @@ class OutboxFeed:
             self._tidy(_TIDY_EVERY)
 
     def _tidy(self, seconds: float) -> None:
-        """Delete what was acknowledged, but for the last row: the next one's number is higher."""
+        """Delete what was acknowledged, but for the last row of it: by that the next feed knows the
+        file again, and the next row's number is higher."""
         if self._confirmed <= self._deleted or time.monotonic() - self._tidied < seconds:
             return
         self._tidied = time.monotonic()
@@ -266,11 +275,7 @@ class OutboxFeed:
         with self._file.writing() as c:
             if self._journal.name(c) != self._name:
                 return  # it was removed meanwhile, as the next look tells
-            c.execute(
-                f"DELETE FROM {outbox} WHERE seq > 0 AND seq <= ? "
-                f"AND seq < (SELECT max(seq) FROM {outbox})",
-                [self._confirmed],
-            )
+            c.execute(f"DELETE FROM {outbox} WHERE seq > 0 AND seq < ?", [self._confirmed])
         self._deleted = self._confirmed
 
     def close(self) -> None:

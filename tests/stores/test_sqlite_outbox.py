@@ -142,6 +142,24 @@ def test_a_file_restored_from_an_older_copy_is_lost(
             journal.open(position)
 
 
+@pytest.mark.parametrize("open_", [True, False], ids=["read on", "opened again"])
+def test_a_file_restored_from_an_older_copy_is_lost_though_it_was_written_since(
+    games: TablesCollection, user: sqlite3.Connection, tmp_path: Path, open_: bool
+) -> None:
+    """New rows of the outbox take the numbers of those that the copy lacks."""
+    with _following(games) as (journal, feed), closing(sqlite3.connect(tmp_path / "copy")) as copy:
+        user.execute("INSERT INTO games VALUES ('a', 1)")
+        feed.acknowledge(_drained(feed).position)
+        user.backup(copy)
+        user.execute("INSERT INTO games VALUES ('b', 1)")
+        position = _drained(feed).position
+        copy.backup(user)
+        for key in "cde":
+            user.execute("INSERT INTO games VALUES (?, 1)", [key])
+        with pytest.raises(FeedLost, match="older than what was read"):
+            _drained(feed) if open_ else journal.open(position)
+
+
 def test_only_migrator_passes_a_fence_and_its_pass_is_never_seen(
     games: TablesCollection, user: sqlite3.Connection
 ) -> None:
