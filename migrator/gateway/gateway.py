@@ -416,11 +416,12 @@ class Gateway:
                 return found
             if expected is not ANY and expected != (found and found.version):
                 raise _conflict(here, id, found, expected)
-            old = None if held is None else Aggregate(id, found.value, held.expires)  # type: ignore[union-attr]
+            old = None if found is None else Aggregate(id, found.value, found.expires)
             new = change(old)
             made: Change = None
             if new is not None:
-                made = changes.change_of(held, sides.stored(new, held), apart=sides.apart)
+                there = held if found is not None else None  # what has ended gives nothing on
+                made = changes.change_of(held, sides.stored(new, there), apart=sides.apart)
             after = Found(id, {} if new is None else new.value, new.expires if new else None)
             if changes.is_same(held, made):
                 return after
@@ -510,7 +511,8 @@ def _read(here: Opened, sides: Sides, id: Value) -> Found | None:
 
 
 def _found(here: Opened, sides: Sides, block: Block | None) -> Found | None:
-    if block is None:
+    """The aggregate of a block; none of one that has ended, which servers remove late or never."""
+    if block is None or has_ended(block.expires, time.time()):
         return None
     try:
         aggregate = sides.seen(block)
@@ -526,7 +528,6 @@ def _version(found: Found) -> str:
 def _held(mirror: Collection, id: Value) -> Found | None:
     """An aggregate as the mirror holds it, which speaks the application's shape."""
     (block,) = mirror.read([id])
-    # Servers remove what has ended late: what the primary says of it counts.
     if block is None or has_ended(block.expires, time.time()):
         return None
     there = join(block)

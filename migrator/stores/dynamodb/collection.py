@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from migrator.exchange import Change
-from migrator.model.block import Address, Block, Patch
+from migrator.model.block import Address, Block, Patch, has_ended
 from migrator.model.move import At, Layout
 from migrator.model.path import escape, parse_path
 from migrator.model.rules import Entries
@@ -98,12 +99,16 @@ class ItemCollection(Live):
         item = self._table.get(at) if "" in paths else self._projected(at, paths)
         if item is None:
             return None
-        entries = self._decoded(id, item).entries
-        return {path: entries[path] for path in paths if path in entries}
+        block = self._decoded(id, item)
+        if has_ended(block.expires, time.time()):
+            return None
+        return {path: block.entries[path] for path in paths if path in block.entries}
 
     def _projected(self, at: Item, paths: Sequence[str]) -> Item | None:
         """The attributes of some entries; the whole item where they lie otherwise."""
         names = {self._table.options.hash.name, SIDE}
+        if self._table.options.expires is not None:
+            names.add(self._table.options.expires)
         above: set[str] = set()
         for path in paths:
             names.add(self._shape.attribute(path)[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from pymongo.errors import CollectionInvalid, OperationFailure
 from migrator.errors import Refused
 from migrator.exchange import Change
 from migrator.journal import Journal, Note
-from migrator.model.block import Address, Block, Patch
+from migrator.model.block import Address, Block, Patch, has_ended
 from migrator.model.canonical import encode as canonical
 from migrator.model.move import At
 from migrator.model.path import parse_path
@@ -190,14 +191,17 @@ class MongoCollection:
         if not found:
             return None
         try:
-            entries = self._shape.decode(found[0]).entries
+            block = self._shape.decode(found[0])
         except Damaged as error:
             raise keys.unreadable(id, error, self._where) from None
+        if has_ended(block.expires, time.time()):
+            return None
+        entries = block.entries
         return {path: entries[path] for path in paths if path in entries}
 
     def _projection(self, paths: Sequence[str]) -> dict[str, int] | None:
         """The fields that hold some entries; None where only the whole document does."""
-        names = {SIDE}
+        names = {SIDE, self._expires} if self._expires else {SIDE}
         for path in paths:
             if not self._shape.flat:
                 if not path:

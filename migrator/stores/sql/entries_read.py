@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.errors import DamagedBlock, DoesNotFit, Refused
 from migrator.model import json_text as codec
-from migrator.model.block import Block, name
+from migrator.model.block import Block, has_ended, name
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value
@@ -176,7 +177,9 @@ class EntriesReader:
         column = self.column(id)
         entries: Entries = {}
         with self.database.reading(self.where, by_key=True) as connection:
-            if connection.scalar(sa.select(blocks.block).where(blocks.block == column)) is None:
+            there = sa.select(blocks.expires).where(blocks.block == column)
+            row = connection.execute(there).first()
+            if row is None or has_ended(row.expires, time.time()):
                 return None
             for start in range(0, len(paths), CHUNK):
                 chunk = [self.column(path) for path in paths[start : start + CHUNK]]

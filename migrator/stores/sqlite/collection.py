@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from migrator.errors import DamagedBlock, Terminal
 from migrator.exchange import Change, is_still
-from migrator.model.block import Address, Block, Patch, name
+from migrator.model.block import Address, Block, Patch, has_ended, name
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value
@@ -152,7 +153,7 @@ class EntriesReader:
         entries: Entries = {}
         with self.store.snapshot(self.where) as connection:
             table = self.table(connection)
-            if table is None or not _present(connection, table, column):
+            if table is None or not _living(connection, table, column):
                 return None
             for start in range(0, len(paths), _IN):
                 chunk = [codec.to_name(path) for path in paths[start : start + _IN]]
@@ -279,9 +280,10 @@ def _delete(connection: sqlite3.Connection, table: str, ids: Sequence[Value]) ->
     )
 
 
-def _present(connection: sqlite3.Connection, table: str, column: Column) -> bool:
-    sql = f"SELECT 1 FROM {table} WHERE block = ? LIMIT 1"  # noqa: S608
-    return connection.execute(sql, (column,)).fetchone() is not None
+def _living(connection: sqlite3.Connection, table: str, column: Column) -> bool:
+    sql = f"SELECT expires FROM {table} WHERE block = ? LIMIT 1"  # noqa: S608
+    row = connection.execute(sql, (column,)).fetchone()
+    return row is not None and not has_ended(row[0], time.time())
 
 
 def _position(column: Column) -> Json:
