@@ -17,7 +17,7 @@ import structlog
 
 from migrator.engine.copying import copying
 from migrator.engine.points import reached
-from migrator.engine.reconcile import LONGEST_WAIT, Foreign
+from migrator.engine.reconcile import FOREIGN, LONGEST_WAIT, RECONCILED, Foreign
 from migrator.engine.spread import reconciler
 from migrator.engine.throttle import Throttle
 from migrator.engine.work import Scene
@@ -68,6 +68,9 @@ class _Reading:
     broken_until: float = 0.0
     losses: int = 0
     wait: float = 0.1
+    # What was read of it to see that it is not lost, and that it is.
+    ahead: deque[Touches] = field(default_factory=deque)
+    lost: FeedLost | None = None
 
 
 class Lane:
@@ -81,6 +84,8 @@ class Lane:
         self.live = live
         self.throttle = throttle
         self.reconciler = reconciler(scene, route, live, request_life)
+        self.reconciler.sound = self._is_sound
+        self.reconciler.hurry = self._hurry
         self.copying = copying(route, self.reconciler, scene.retry)
         self.touched = 0
         self._lag = 0.0
@@ -134,6 +139,7 @@ class Lane:
         if reading.feed is not None:
             reading.feed.close()
             reading.feed = None
+        reading.ahead.clear()
         reading.journal = self.journal(side)
         self._open(side)
 
@@ -176,6 +182,7 @@ class Lane:
         if reading.feed is not None:
             reading.feed.close()
         reading.feed = None
+        reading.ahead.clear()  # it comes again
         reading.broken_until = time.monotonic() + reading.wait
         log.warning("feed broke", where=error.where, error=error.what, seconds=reading.wait)
         reading.wait = min(reading.wait * 2, LONGEST_WAIT)
@@ -186,17 +193,22 @@ class Lane:
         That the re-scan is needed is noted before anything else: a crash in between does not spare
         it. Also where it is the mirror's feed: somebody else may have written there. Between flip
         and release the sides were equal, and no application writes: what differs is told then,
-        and still where another feed is lost before the re-scan is done.
+        and still where another feed is lost before the re-scan is done. Was that one the
+        primary's, it may have held touches of applications: nobody can tell whose it is.
         """
         log.warning("feed lost", where=error.where, error=error.what)
         self.scene.control.record(
             self.scene.run.id, "feed lost", cls=self.route.cls, side=side, why=error.what
         )
-        self.scan(tells=self.scene.run.fence == "flipped" or None)
+        flipped = self.scene.run.fence == "flipped"
+        self.scan(tells=flipped or None, theirs=not flipped and side == self.scene.run.primary)
         self._suspects.clear()
         for written in self.reconciler.written.values():
             written.forget_touches()  # one that comes would be somebody else's
+        self.reconciler.written[side].lost()
         reading = self._readings[side]
+        reading.lost = None
+        reading.ahead.clear()
         self.scene.retry(reading.journal.drop)
         start = self.scene.retry(reading.journal.prepare)
         self._keep(side, replace(self._kept(side), feed=start))
@@ -275,6 +287,9 @@ class Lane:
 
     def _poll(self, side: str, seconds: float) -> Touches | None:
         reading = self._readings[side]
+        self._end_lost(side)
+        if reading.ahead:
+            return reading.ahead.popleft()
         if reading.feed is None:
             if time.monotonic() < reading.broken_until:
                 time.sleep(min(seconds, 0.05))
@@ -289,6 +304,43 @@ class Lane:
         except FeedLost as error:
             self._lost(side, error)
         return None
+
+    def _is_sound(self, side: str) -> bool:
+        """Whether a side's feed is read and not lost by now, and with it what was written there.
+        Raises Transient where that can't be told yet; after a while it is taken for lost.
+
+        What it shows is kept for who reads it on: a batch may be in work.
+        """
+        reading = self._readings.get(side)
+        if reading is None or reading.lost is not None:
+            return False
+        try:
+            if reading.feed is None:
+                reading.feed = reading.journal.open(self._kept(side).feed)
+                reading.wait = 0.1
+            while len(reading.ahead) < _MOST and (given := reading.feed.poll(0.0)) is not None:
+                reading.ahead.append(given)
+        except Transient as error:
+            self._broken(reading, error)
+            if reading.wait < LONGEST_WAIT:
+                raise
+            return False
+        except FeedLost as error:
+            reading.lost = error
+            return False
+        return True
+
+    def _is_surely_sound(self, side: str) -> bool:
+        """As ``_is_sound``, and no where that can't be told yet."""
+        try:
+            return self._is_sound(side)
+        except Transient:
+            return False
+
+    def _end_lost(self, side: str) -> None:
+        """Begin a side's feed anew where it was found to be lost."""
+        if (lost := self._readings[side].lost) is not None:
+            self._lost(side, lost)
 
     def _acknowledge(self, side: str, given: Touches) -> None:
         """The position is kept before the server may forget what lies before it."""
@@ -324,12 +376,18 @@ class Lane:
         found = self._look(primary)
         self._tell(primary, [each for each in found if each.sure])
         found = [each for each in found if not each.sure]
+        if found and not self._is_surely_sound(side):
+            return  # once more when it is read again, or lost
         if found and self._is_blind:
             self._undo(primary, found)  # what a lost feed did not show explains it as well
         elif found:
             self._suspect(primary, found)
         self._strange.clear()
         self._acknowledge_overheard(side)
+
+    def _hurry(self) -> None:
+        """Look into the mirror's feed as soon as can be: perhaps more is to be told from there."""
+        self._overheard_at = float("-inf")
 
     def _look(self, primary: str) -> list[Foreign]:
         """What differs of all that may have been written to the mirror by somebody else."""
@@ -356,6 +414,11 @@ class Lane:
             if not touched.isdisjoint(map(encode, each.sources)):
                 del self._suspects[form]
         if self._suspects and self._suspected in given.marks:
+            if not self._is_surely_sound(OTHER[primary]):
+                # What the mirror's server has lost explains them as well: looked at once more.
+                self._strange.update((form, Touch(e.key)) for form, e in self._suspects.items())
+                self._suspects.clear()
+                return
             self._tell(primary, list(self._suspects.values()))
             self._suspects.clear()
 
@@ -366,24 +429,36 @@ class Lane:
         What comes again as often as it is undone is left, as found: a trigger may write there.
         """
         side = OTHER[primary]
-        for _ in range(_ROUNDS):
-            if not found:
-                return
+        written, said = self.reconciler.written[side], set[tuple[bytes, tuple[str, ...]]]()
+        fields: dict[bytes, frozenset[str]] = {}
+        for left in range(_ROUNDS, -1, -1):
+            undone = []
             for each in found:
-                self.reconciler.tell(each)
+                of = (form := encode(each.key)), tuple(each.paths)
+                usual = written.is_usual(each.key, each.held)
+                # What applications write meanwhile is no part of what comes again.
+                fields[form] = each.fields & fields.get(form, each.fields)
+                if of in said:
+                    written.told(each.key, each.held)
+                elif not usual:
+                    self.reconciler.tell(each, self._event(each))
+                said.add(of)
+                if usual or not left:
+                    self.reconciler.leave(each, frozenset() if usual else fields[form])
+                else:
+                    undone.append(each)
+            if not undone:
+                return
             reached("foreign.told")
-            self._undo(primary, found)
-            again = self.reconciler.unlike(side, [Touch(e.key) for e in found], surely=True)
+            self._undo(primary, undone)
+            again = self.reconciler.unlike(side, [Touch(e.key) for e in undone], surely=True)
             found = self.reconciler.look(primary, again, side) if again else []
-        for each in found:
-            self.reconciler.tell(each)
-            self.reconciler.leave(each)
 
     def mend(self, primary: str, keys: Sequence[Value], side: str) -> None:
         """Reconcile keys of a side that a comparison has named. What differs is told before it is
         written over: nobody knows whose it is, but where the owner had left something else."""
         for each in self.reconciler.look(primary, [Touch(key) for key in keys], side):
-            self.reconciler.tell(each, "" if each.sure else "reconciled")
+            self.reconciler.tell(each, FOREIGN if each.sure else RECONCILED)
         reached("mend.told")
         self.reconciler.untouched(primary, keys, side)
 
@@ -393,6 +468,9 @@ class Lane:
     def drained(self, primary: str, check: Callable[[], None]) -> None:
         """All that was written to the primary has been acted on, and nobody writes: no touch will
         explain what is suspected still. ``check`` raises where somebody may write again."""
+        side = OTHER[primary]
+        if (self._suspects or self._strange) and not self._is_surely_sound(side):
+            self._end_lost(side)
         if self.scanning:
             return
         check()
@@ -445,15 +523,18 @@ class Lane:
 
     # ------------------------------------------------------------------ re-scans
 
-    def scan(self, *, tells: bool | None = None) -> None:
+    def scan(self, *, tells: bool | None = None, theirs: bool = False) -> None:
         """Compare both sides key by key, and make the mirror equal.
 
-        ``tells``: what differs, and no touch explains, is told; None for as it was.
+        ``tells``: what differs, and no touch explains, is told; None for as it was. ``theirs``: it
+        may be what applications have written to the primary.
         """
         primary = self.scene.run.primary
         if (found := self.position(primary)) is not None:
             tells = _tells(found.scan) if tells is None else tells
-            self._keep(primary, replace(found, scan=_scan_from_start(tells=tells)))
+            theirs = theirs or _is(found.scan, "theirs")
+            scan = _scan_from_start(tells=tells, theirs=theirs)
+            self._keep(primary, replace(found, scan=scan))
             self._looked = False
 
     def _try_again(self, primary: str) -> None:
@@ -475,6 +556,12 @@ class Lane:
     def scan_waits(self) -> bool:
         """Whether a re-scan has to wait for a marker, since what differs is to be told first."""
         return bool(self._suspects) and self.scanning and not self._is_blind
+
+    def _event(self, found: Foreign) -> str:
+        """What a difference is called in the record: only what is somebody else's a foreign one."""
+        scans = [at.scan for side in OTHER if (at := self.position(side)) is not None]
+        doubtful = not found.sure and any(_is(scan, "theirs") for scan in scans)
+        return RECONCILED if doubtful else FOREIGN
 
     @property
     def _is_blind(self) -> bool:
@@ -528,11 +615,13 @@ class Lane:
             if side == "source":
                 self.reconciler.listed_source()
             onward = scan["side"] == "primary"
-            following = _scan_from_start("mirror", tells=_tells(scan)) if onward else None
+            begins = _scan_from_start("mirror", tells=_tells(scan), theirs=_is(scan, "theirs"))
+            following = begins if onward else None
         if following is None and primary == "target":
             self.reconciler.listed_target()
         self._keep(primary, replace(found, scan=following))
         if following is None:
+            self.reconciler.written[OTHER[primary]].regained()
             self.scene.control.record(self.scene.run.id, "scanned anew", cls=self.route.cls)
         return True
 
@@ -563,13 +652,19 @@ def _merge(touches: dict[bytes, Touch], more: Sequence[Touch]) -> None:
         touches[form] = touch if old is None or touch.deleted else old
 
 
-def _scan_from_start(side: str = "primary", *, tells: bool = False) -> dict[str, Json]:
-    return {"side": side, "range": None, "position": None, "tells": tells}
+def _scan_from_start(
+    side: str = "primary", *, tells: bool = False, theirs: bool = False
+) -> dict[str, Json]:
+    return {"side": side, "range": None, "position": None, "tells": tells, "theirs": theirs}
 
 
 def _tells(scan: Json) -> bool:
     """Whether a re-scan tells what differs; those of older versions do not."""
-    return isinstance(scan, dict) and bool(scan.get("tells"))
+    return _is(scan, "tells")
+
+
+def _is(scan: Json, what: str) -> bool:
+    return isinstance(scan, dict) and bool(scan.get(what))
 
 
 def journal_of(route: Route, side: str, run: str) -> Journal:

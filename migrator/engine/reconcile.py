@@ -23,6 +23,7 @@ from migrator.journal import Touch
 from migrator.model.block import Address, Block, join
 from migrator.model.canonical import encode
 from migrator.model.diff import block_differences, same_block
+from migrator.model.path import child, parse_path
 from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value, show
 from migrator.ports import Collection
@@ -30,6 +31,10 @@ from migrator.route import NOT_MADE, Route, Unread, read_each
 from migrator.state import LiveState, quarantine_key
 
 LONGEST_WAIT = 10.0
+# The events of a run's log that tell what the mirror held: written by somebody else, or by whom
+# nobody can tell.
+FOREIGN, RECONCILED = "foreign write", "reconciled"
+_AGAIN = "it comes again whenever it is undone: a trigger or a default of the mirror writes it"
 _REFUSED = 1_000
 _TOLD = 20
 # Keys of the mirror that are read in one request to see whose they are.
@@ -56,10 +61,12 @@ class Done:
 @dataclass(frozen=True)
 class Foreign:
     """A key of the mirror, and where it held something else than it must; ``sources`` are the keys
-    of the primary whose writes may be why. ``sure``: the owner had left something else there."""
+    of the primary whose writes may be why. ``sure``: the owner had left something else there.
+    ``fields`` are those of the block that differ, the empty one stands for all of it."""
 
     key: Value
     paths: list[str]
+    fields: frozenset[str]
     sources: Sequence[Value]
     side: str
     held: Block | None
@@ -84,6 +91,10 @@ class Reconciler:
     written: dict[str, Written] = field(
         default_factory=lambda: {"source": Written(), "target": Written()}
     )
+    # Whether a side's feed shows that nothing was lost there; who reads it knows.
+    sound: Callable[[str], bool] = lambda side: False
+    # Called where somebody else's write was met.
+    hurry: Callable[[], None] = lambda: None
     _found: list[Foreign] | None = None
     _at_once: bool = False
     _looks: bool = False  # writes nothing
@@ -151,19 +162,25 @@ class Reconciler:
         finally:
             self._looks = False
 
-    def tell(self, found: Foreign, event: str = "") -> None:
-        """Keep in the run's record what somebody else wrote to the mirror; ``event``: what it is
-        called where it may be nobody's."""
+    def tell(self, found: Foreign, event: str = FOREIGN) -> None:
+        """Keep in the run's record what the mirror held that it must not."""
         self.written[found.side].told(found.key, found.held)
-        name, paths, event = self.route.name(found.key), found.paths, event or "foreign write"
+        name, paths = self.route.name(found.key), found.paths
         self.scene.control.record(self.scene.run.id, event, key=name, paths=paths)
         log.warning(event, key=name, paths=paths)
 
-    def leave(self, found: Foreign) -> None:
-        """Take what somebody else wrote for what must lie there, until the next write."""
-        self.written[found.side].found(found.key, found.held)
-        name = self.route.name(found.key)
-        log.warning("foreign write", key=name, left="it comes again whenever it is undone")
+    def leave(self, found: Foreign, fields: frozenset[str] = frozenset()) -> None:
+        """Take what somebody else wrote for what must lie there, until the next write, and say so
+        once for each key. ``fields`` are found to come again, of all keys."""
+        written = self.written[found.side]
+        written.found(found.key, found.held)
+        if written.leaves(found.key, fields):
+            name, why = self.route.name(found.key), _AGAIN
+            self.scene.control.record(
+                self.scene.run.id, "foreign write left", key=name, paths=found.paths, why=why
+            )
+            log.warning("foreign write left", key=name, why=why)
+            reached("foreign.left")
 
     def touched(self, primary: str, touches: Sequence[Touch]) -> Done:
         """Reconcile the keys of some touches."""
@@ -578,22 +595,27 @@ class Reconciler:
         if held is None and new is None:
             written.found(key, None)
             return
-        sure = written.holds(key, held) is False
+        route, empty = self.route, Block(key, {})
+        at = "source" if side is route.source else "target"
+        # Also just now its server may have been started anew, without what was written last.
+        sure = written.holds(key, held) is False and self.sound(at)
+        if not self._looks:
+            written.replaces(key, held)
         if self._found is None:
             # What a TRUNCATE took away comes back untold: there is nothing to be kept.
             emptied = self._scans and held is None
             if emptied or not sure or not written.is_news(key, held):
                 return
-        route, empty = self.route, Block(key, {})
+        differ = list(block_differences(held or empty, new or empty))
         paths = [
-            d.text(masked=bool(route.move.sensitive) and route.is_sensitive(d.path))
-            for d in block_differences(held or empty, new or empty)
+            d.text(masked=bool(route.move.sensitive) and route.is_sensitive(d.path)) for d in differ
         ]
         led = [key] if sources is None else sources
-        at = "source" if side is route.source else "target"
-        found = Foreign(key, paths[:_TOLD], led, at, held, sure)
+        fields = frozenset(d.path and child("", str(parse_path(d.path)[0])) for d in differ)
+        found = Foreign(key, paths[:_TOLD], fields, led, at, held, sure)
         if self._found is None:
-            self.tell(found)
+            (self.leave if written.is_usual(key, held) else self.tell)(found)
+            self.hurry()
             return
         if self._at_once and all(each.key != found.key for each in self._found):
             self.tell(found)

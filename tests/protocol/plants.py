@@ -71,8 +71,8 @@ def _scans_nothing(patch: pytest.MonkeyPatch) -> None:
 def _scans_one_side(patch: pytest.MonkeyPatch) -> None:
     begin = lane._scan_from_start
 
-    def begins(side: str = "primary", *, tells: bool = False) -> object:
-        return None if side == "mirror" else begin(side, tells=tells)
+    def begins(side: str = "primary", **how: bool) -> object:
+        return None if side == "mirror" else begin(side, **how)
 
     patch.setattr(lane, "_scan_from_start", begins)
 

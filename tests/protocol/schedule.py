@@ -562,11 +562,12 @@ class Schedule:
         return [item.shown for item in self._live(self._plain, self._run).ledger()]
 
     def strangers(self) -> list[str]:
-        """The keys that somebody else was found to have written."""
+        """The keys that somebody else was found to have written, or by whom nobody can tell."""
         events = self._plain.events(self._run)
         details = [cast("dict[str, str]", e["detail"]) for e in events]
         kinds = [e["event"] for e in events]
-        return [d["key"] for d, kind in zip(details, kinds, strict=True) if kind == "foreign write"]
+        told = ("foreign write", "reconciled")
+        return [d["key"] for d, kind in zip(details, kinds, strict=True) if kind in told]
 
     def lose_flip(self) -> None:
         """The next flip has no answer, and may be carried out late."""

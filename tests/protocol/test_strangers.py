@@ -283,3 +283,91 @@ def test_a_mirror_that_somebody_else_emptied_is_filled_again(schedule: Schedule)
     _works(schedule, {"mirror.written": emptied})
 
     assert set(schedule.strangers()) <= {f"Game:{KEY}"}  # whose touch was behind the last look
+
+
+# ---------------------------------------------------------------------- feeds that were lost
+
+
+def _loses_its_last(world: Any, keys: str) -> None:
+    """The mirror's server is started anew, without the last write of each of these keys."""
+    target = world.servers["target"]
+    for key in keys:
+        target.blocks[key] = {"": {"n": world.history[key] - len(KEYS)}}
+    del target.blocks[keys[-1]]
+    target.lose_feed()
+
+
+@pytest.mark.parametrize("step", ["idle", "mirror.touched", "mirror.write"])
+def test_what_a_server_has_lost_of_the_mirrors_own_is_no_foreign_write(
+    step: str, schedule: Schedule
+) -> None:
+    world = schedule.world
+
+    def again() -> None:
+        for key in KEYS:
+            world.put(key)
+
+    def lost() -> None:
+        _loses_its_last(world, KEYS)
+        world.foreign("target", "1")
+        world.put("0")
+
+    def meets() -> None:
+        again()
+        world.script["mirror.written"] = last
+
+    def last() -> None:
+        world.put("0")
+        world.script[step] = lost
+
+    again()
+    world.script["mirror.written"] = meets
+    ends_equal(schedule)
+    assert not world.script, "it did not come so far"
+    assert schedule.strangers() == ["Game:1"]
+
+
+def test_what_comes_again_on_the_mirror_is_told_once_for_a_key_with_the_reason(
+    schedule: Schedule,
+) -> None:
+    world, left = schedule.world, 10
+
+    def trigger(what: str, server: Server | None, about: Any) -> None:
+        if what == "done" and server is world.servers["target"]:
+            for key in about:
+                server.put(key, {"": {**cast("Any", server.blocks[key][""]), "stamp": "x"}})
+
+    def again() -> None:
+        nonlocal left
+        left -= 1
+        for key in "01" if left else ():
+            world.put(key)
+            world.script["idle"] = again
+
+    world.listener = trigger
+    world.put("0")
+    world.script["foreign.left"] = again
+    ends_equal(schedule)
+    assert not left
+    assert schedule.strangers() == ["Game:0"]  # of the other the reason was known
+    found = schedule.control.events(schedule.run, "foreign write left")
+    reasons = [cast("dict[str, Any]", event["detail"]) for event in found]
+    assert sorted(reason["key"] for reason in reasons) == ["Game:0", "Game:1"]
+    assert all("a trigger or a default" in reason["why"] for reason in reasons)
+
+
+def test_of_what_was_replaced_too_long_ago_nobody_can_tell(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(written, "_REPLACED", 8)
+    memory = written.Written()
+    versions = [Block("a", {"": {"n": n}}) for n in range(30)]
+    memory.answered(memory.sends(versions[-1:]))
+    memory.replaces("a", versions[0])
+    memory.lost()
+    assert memory.holds("a", versions[0]) is True
+    assert memory.holds("a", versions[1]) is False
+    assert memory.holds("a", None) is None
+    for version in versions[:-1]:
+        memory.replaces("a", version)
+    assert memory.holds("a", Block("a", {"": {"n": "a stranger's"}})) is None
+    memory.regained()
+    assert memory.holds("a", versions[0]) is False

@@ -27,7 +27,7 @@ from migrator.errors import Failed, MigratorError, Refused, Waiting
 from migrator.gateway import Gateway
 from migrator.gateway import Terms as GatewayTerms
 from migrator.journal import journal_name
-from migrator.model.block import Aggregate, cut
+from migrator.model.block import Aggregate, Block, cut, join
 from migrator.model.move import At
 from migrator.model.phase import Phase
 from migrator.ports import Collection, StoreSettings
@@ -161,6 +161,33 @@ def test_an_outbox_that_somebody_dropped_is_made_anew_and_both_sides_compared(sh
         assert _side(project, "new").read(["unseen"]) != [None]
     assert lost["side"] == "source"
     assert "outbox was removed" in lost["why"]
+
+
+def test_what_applications_wrote_is_no_foreign_write_where_the_mirrors_outbox_was_dropped(
+    shop: Shop,
+) -> None:
+    with shop.open() as project:
+        _apply(project, Phase.SHADOW_READ)
+        new = _side(project, "new")
+        with mirroring(shop):
+            for key in ("6", "7"):
+                _put(project, key, 1)  # so that the mirror knows what it has left there
+            until(lambda: all(_number(each) == 1 for each in new.read(["6", "7"])) or None)
+            _drop_outbox(shop.root / "new.db")
+            new.write([cut(Aggregate("7", {"id": "7", "n": 77}), new.at.rules("Game"))])
+            for key in ("6", "8"):
+                _put(project, key, 2)
+            until(_told(project, "scanned anew"))
+            _assert_equal(project)
+        (told,) = _events(project, "foreign write")
+        assert (told["key"], "n: 77" in str(told["paths"])) == ("Game:7", True)
+        assert _events(project, "feed lost")[0]["side"] == "target"
+
+
+def _number(block: Block | None) -> object:
+    assert block is not None
+    value = join(block).value
+    return value["n"]
 
 
 def test_a_block_that_can_not_be_read_is_set_aside_and_the_others_go_on(shop: Shop) -> None:

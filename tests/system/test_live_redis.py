@@ -245,6 +245,61 @@ def test_nothing_is_lost_where_the_server_is_killed(tmp_path: Path, own: Own) ->
             assert contents(route.source) == contents(route.target)
 
 
+@pytest.fixture
+def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
+    """A server that comes back with what it held when it was last told to save it."""
+    server = Own(tmp_path_factory.mktemp("redis"), "--dbfilename", "kept.rdb")
+    yield server
+    server.stop()
+
+
+def test_what_the_mirrors_server_has_lost_is_no_foreign_write(
+    tmp_path: Path, forgetful: Own
+) -> None:
+    name = kit.fresh("live")
+    there = Keys(forgetful, name)
+    tables = on_sqlite(tmp_path / "sql.db", name)
+    tables.make()
+    for key in ("lost", "older", "strange", "still"):
+        tables.put(key, 1, ["a"])
+    shop = Shop(tmp_path, {"sql": "sqlite:///sql.db", "cache": forgetful.url})
+    shop.script(
+        f"move = Move('Game', target={keys_at(name)}, source=At('sql', tables('{name}', "
+        f"rounds=tables('{name}_round', order_by='pos'))))"
+    )
+    with shop.open() as project:
+        plan = commands.plan(project, "0001", live=True)
+        terms = commands.Terms(accept=sorted({finding.code for finding in plan.findings}))
+        commands.apply(project, plan, until=Phase.SHADOW_READ, terms=terms)
+        with mirroring(shop):
+
+            def mirrored(key: str, number: int) -> None:
+                tables.put(key, number, ["a", "b"])
+                until(lambda: there.held().get(key) == (number, ["a", "b"]))
+
+            mirrored("older", 2)
+            mirrored("strange", 2)
+            there.client.save()
+            mirrored("new", 2)
+            mirrored("older", 3)
+            mirrored("strange", 3)
+            forgetful.stop()
+            forgetful.start()
+            there.put("strange", 99, [])
+            tables.put("new", 4, [])
+            until(lambda: "scanned anew" in told(project))
+            (found,) = commands.verify_run(project, "0001")
+        assert found.clean, found.told
+        assert there.held() == tables.held()
+        assert {
+            event["detail"]["key"]
+            for event in commands.events(project, "0001")  # type: ignore[index]
+            if event["event"] == "foreign write"
+        } == {"Game:strange"}
+    there.close()
+    tables.close()
+
+
 def told(project: commands.Project) -> set[str]:
     return {str(event["event"]) for event in commands.events(project, "0001")}
 
