@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -172,6 +173,16 @@ class Staged(Protocol):
 
     def open(self) -> None:
         """Allow writes again, and leave the rest to ``lower``."""
+
+
+@runtime_checkable
+class Steady(Protocol):
+    """A fence of tables that can keep them in their places; beside ``Fence``."""
+
+    def steady(self, seconds: float) -> AbstractContextManager[bool]:
+        """Within it nobody can rename, drop or replace the tables; whether the fence is up on what
+        their names stand for. Raises Transient where they can't be had within the time. The server
+        ends it by itself where this process is cut off."""
 
 
 @runtime_checkable

@@ -23,6 +23,7 @@ from migrator.engine.bound import Bound, call, fences
 from migrator.engine.lane import Lane
 from migrator.engine.points import reached
 from migrator.engine.proof import prove
+from migrator.engine.steady import steady
 from migrator.errors import MigratorError, Refused, Waiting
 from migrator.journal import OTHER, Bracketed, Numbering, Staged
 from migrator.model.phase import Phase
@@ -116,7 +117,9 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
             if terms.dry_run:
                 raise _Rehearsed
             bound.check()
-            mirror.reach(phase, primary=to, fence="flipped")
+            with steady(mirror, old, bound):
+                bound.check()
+                mirror.reach(phase, primary=to, fence="flipped")
     except _Rehearsed:
         bound.undo()
         return _took(to, began, steps, rehearsed=True)
@@ -184,7 +187,12 @@ def _refuse_unlike(mirror: Mirror, to: str, terms: SwapTerms) -> None:
     if to == "source":
         _accepted({q.shown for q in mirror.live.ledger()}, terms, "not written back", "mend them")
     if any(lane.scanning for lane in mirror.lanes):
-        raise Waiting("a re-scan is not done", hint=f"watch it: migrator status {revision}")
+        raise _unscanned(mirror)
+
+
+def _unscanned(mirror: Mirror) -> Waiting:
+    hint = f"watch it: migrator status {mirror.scene.plan.revision}"
+    return Waiting("a re-scan is not done", hint=hint)
 
 
 def _wait_for_wholes(mirror: Mirror, to: str, terms: SwapTerms) -> None:
@@ -327,6 +335,8 @@ def _drain(mirror: Mirror, old: str, marks: list[tuple[Lane, str]], bound: Bound
             mirror.scene.check()
             bound.check()
             lane.turn(old, 0.05, hurry=True)
+            if lane.scanning:
+                raise _unscanned(mirror)  # its feed was lost, and the marker with it
         lane.drained(old, bound.check)
 
 

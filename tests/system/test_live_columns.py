@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psycopg
+import pymysql
 import pytest
 
 from migrator import commands
@@ -27,6 +29,8 @@ from tests.system.test_live import until as until_
 until = partial(until_, seconds=150.0)
 SWAP = SwapTerms(bound=60, lag=20, gateways=True)
 CHANGED = "catalogue changed"
+# By the look at the catalogue, by the fence, or by what the feed shows of it.
+_UNDONE = "has just taken the place|have just been changed|a re-scan is not done"
 
 
 @dataclass
@@ -36,9 +40,18 @@ class Games:
     shop: Shop
     name: str
     do: Callable[[str], Any]
+    at: str
 
     def add_column(self) -> None:
         self.do(f"ALTER TABLE {self.name} ADD COLUMN spell varchar(20) DEFAULT 'none'")
+
+    def replace(self) -> None:
+        """Put another table in its place, as tools do that change large ones."""
+        name = self.name
+        self.do(f"CREATE TABLE {name}_new (id varchar(20) PRIMARY KEY, n int NOT NULL)")
+        self.do(f"INSERT INTO {name}_new SELECT * FROM {name}")
+        self.do(f"ALTER TABLE {name} RENAME TO {name}_old")
+        self.do(f"ALTER TABLE {name}_new RENAME TO {name}")
 
     def insert(self) -> None:
         self.do(f"INSERT INTO {self.name} (id, n, spell) VALUES ('new', 7, 'lumos')")
@@ -88,7 +101,7 @@ def games(request: pytest.FixtureRequest, tmp_path: Path, urls: Urls) -> Iterato
     shop.script(
         f"move = Move('Game', source=At('sql', tables('{name}')), target=At('docs', 'games'))"
     )
-    yield Games(shop, name, do)
+    yield Games(shop, name, do, request.param)
     with shop.open() as project:
         if commands.unfinished(project, "0001") is not None:
             at_last(lambda: commands.rollback(project, "0001", swap=SWAP))
@@ -127,25 +140,64 @@ def test_a_table_that_takes_the_name_of_another_is_followed(games: Games, watche
     name = games.name
     with games.shop.open() as project:
         games.apply(project)
-
-        def replace() -> None:
-            games.do(f"CREATE TABLE {name}_new (id varchar(20) PRIMARY KEY, n int NOT NULL)")
-            games.do(f"INSERT INTO {name}_new SELECT * FROM {name}")
-            games.do(f"ALTER TABLE {name} RENAME TO {name}_old")
-            games.do(f"ALTER TABLE {name}_new RENAME TO {name}")
-
         if not watched:
-            replace()
+            games.replace()
             games.do(f"UPDATE {name} SET n = 3 WHERE id = 'older'")
         with mirroring(games.shop):
             if watched:
-                replace()
+                games.replace()
             games.do(f"INSERT INTO {name} (id, n) VALUES ('new', 7)")
             games.do(f"UPDATE {name} SET n = 5 WHERE id = 'old'")
             games.cut_over(project)
         held = {key: games.held(project, key)["n"] for key in ("old", "older", "new")}
         assert held == {"old": 5, "older": 2 if watched else 3, "new": 7}
     games.do(f"DROP TABLE {name}_old")
+
+
+@pytest.mark.parametrize("point", ["swap.fenced", "swap.drained"])
+def test_a_table_that_is_replaced_behind_the_fence_undoes_the_swap(
+    games: Games, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fence went with the table that was renamed: what is written to the other is not lost."""
+    name = games.name
+
+    def hook(reached: str) -> None:
+        if reached == point:
+            monkeypatch.setattr(points, "hook", None)
+            games.replace()
+            games.do(f"INSERT INTO {name} (id, n) VALUES ('new', 7)")
+
+    with games.shop.open() as project:
+        games.apply(project)
+        monkeypatch.setattr(points, "hook", hook)
+        with pytest.raises(Waiting, match=_UNDONE):
+            commands.cutover(project, "0001", swap=SWAP)
+        assert commands.status(project)[0].primary.startswith("sql:")
+        games.cut_over(project)
+        assert games.held(project, "new")["n"] == 7
+    games.do(f"DROP TABLE {name}_old")
+
+
+@pytest.mark.parametrize("games", ["postgresql", "mariadb"], indirect=True)
+def test_no_table_can_be_replaced_at_the_flip(
+    games: Games, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[Exception] = []
+
+    def hook(reached: str) -> None:
+        if reached == "swap.steady":
+            games.do("SET lock_timeout = 100" if games.at == "postgresql"
+                     else "SET lock_wait_timeout = 1")  # fmt: skip
+            with pytest.raises((psycopg.errors.LockNotAvailable, pymysql.OperationalError)) as no:
+                games.do(f"ALTER TABLE {games.name} RENAME TO {games.name}_old")
+            refused.append(no.value)
+
+    with games.shop.open() as project:
+        games.apply(project)
+        monkeypatch.setattr(points, "hook", hook)
+        games.cut_over(project)
+        monkeypatch.setattr(points, "hook", None)
+    assert len(refused) == 1
 
 
 def test_a_column_that_comes_with_the_fence_undoes_the_swap(

@@ -33,6 +33,12 @@ _THERE = (
     "WHERE table_schema = database() AND table_name = %s"
 )
 
+_STANDS = (
+    "SELECT count(*) FROM information_schema.triggers WHERE trigger_schema = database() "
+    "AND left(trigger_name, %s) = %s AND event_object_schema = database() "
+    "AND event_object_table IN ({})"
+)
+
 
 class MysqlFence:
     """Three triggers on each table of a collection, and the table that says whether they refuse."""
@@ -111,8 +117,26 @@ class MysqlFence:
             if not c.exec_driver_sql(_THERE, (self._name,)).scalar():
                 return False
             found = c.exec_driver_sql(f"SELECT 1 FROM {self._raised}".replace("%", "%%"))  # noqa: S608
-            up = found.first() is not None
-            return up and len(self._found(c)) == len(_EVENTS) * len(self._tables())
+            return found.first() is not None and self._stands(c)
+
+    def _stands(self, c: Connection) -> bool:
+        """On what the names stand for: a table that is renamed takes its triggers along."""
+        tables = list(self._tables())
+        query = _STANDS.format(", ".join(["%s"] * len(tables)))
+        asked = (len(self._prefix), self._prefix, *tables)
+        return c.exec_driver_sql(query, asked).scalar() == len(_EVENTS) * len(tables)
+
+    @contextmanager
+    def steady(self, seconds: float) -> Iterator[bool]:
+        """A transaction that has opened a table keeps out only who changes or renames it."""
+        with self.journal.session() as c, _patient(c, time.monotonic() + seconds):
+            _do(c, "START TRANSACTION")
+            try:
+                tables = ", ".join(map(quote, self._tables()))
+                _do(c, f"SELECT 1 FROM {tables} LIMIT 0")  # noqa: S608
+                yield self._stands(c)
+            finally:
+                _do(c, "ROLLBACK")
 
     def lower(self) -> None:
         with self.journal.session() as c:

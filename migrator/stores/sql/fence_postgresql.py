@@ -8,13 +8,15 @@ which is written in the same transaction, and nothing after it (R16).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TypeAlias
 
 from sqlalchemy.engine import Connection
 
+from migrator.stores.sql.errors import edge
 from migrator.stores.sql.journal_postgresql import Followed, one, places
-from migrator.stores.sql.locks_postgresql import at_once, locked
+from migrator.stores.sql.locks_postgresql import at_once, lock, locked
 
 # Every session of Migrator's has it (engine.py); an application has no reason to set it.
 WRITER = "migrator.writer"
@@ -67,14 +69,31 @@ class PostgresqlFence:
             END $fence$"""
 
     def is_up(self) -> bool:
-        query = (
-            "SELECT count(DISTINCT tgrelid) FROM pg_trigger WHERE tgname = :n AND tgenabled = 'A'"
-        )
         with self.database.reading(self.where) as c:
-            return int(one(c, query, n=self.name)) == len(self._tables)
+            return self._is_up(c)
+
+    def _is_up(self, c: Connection) -> bool:
+        """On what the names stand for: a table that is renamed takes its triggers along."""
+        query = (
+            "SELECT count(*) FROM pg_trigger WHERE tgname = :n AND tgenabled = 'A' AND tgrelid IN "
+            "(SELECT to_regclass(t) FROM unnest(CAST(:t AS text[])) t)"
+        )
+        return int(one(c, query, n=self.name, t=self._tables)) == len(self._tables)
+
+    @contextmanager
+    def steady(self, seconds: float) -> Iterator[bool]:
+        """ACCESS SHARE keeps out only who needs a table for himself, as a RENAME or a DROP does."""
+        with edge(self.where), self.database.engine.connect() as c, c.begin() as begun:
+            lock(c, self._tables, "ACCESS SHARE", seconds)
+            up = self._is_up(c)
+            try:
+                yield up
+            finally:
+                begun.rollback()
 
     def lower(self) -> None:
         with self.database.writing(self.where) as c:
-            # Also where a table is gone; CASCADE, where one is no part of them any more.
+            # Also where a table is gone; CASCADE, where one is no part of them any more, or has
+            # another name by now: its trigger goes along.
             triggers = [f'DROP TRIGGER IF EXISTS "{self.name}" ON {t}' for t in self._tables]
             at_once(c, *triggers, f'DROP FUNCTION IF EXISTS "{self.name}"() CASCADE')

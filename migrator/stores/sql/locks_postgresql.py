@@ -41,7 +41,7 @@ def locked(
     while True:
         try:
             with database.writing(where) as c:
-                _lock(c, tables, mode, end - time.monotonic())
+                lock(c, tables, mode, end - time.monotonic())
                 return work(c)
         except Transient as error:
             if error.unknown or time.monotonic() >= end:
@@ -49,7 +49,8 @@ def locked(
         time.sleep(_BETWEEN)
 
 
-def _lock(c: Connection, tables: Sequence[str], mode: str, seconds: float) -> None:
+def lock(c: Connection, tables: Sequence[str], mode: str, seconds: float) -> None:
+    """Hold these tables for the rest of a transaction, which the server ends after a while."""
     if not tables:
         return
     first, *below = dict.fromkeys(tables)
@@ -75,4 +76,4 @@ def at_once(c: Connection, *statements: str) -> None:
     driver.execute("; ".join(statements), prepare=False)
 
 
-__all__ = ["at_once", "locked"]
+__all__ = ["at_once", "lock", "locked"]
