@@ -368,6 +368,15 @@ class Shaped(Protocol):
 
 
 @runtime_checkable
+class Marked(Protocol):
+    """A catalogue of which a little tells that it is as it was; beside ``Shaped``."""
+
+    def shape_mark(self) -> Json:
+        """As long as it is the same, so is ``shape_now``; None where nobody can tell. Quick, for
+        it is asked for under a fence."""
+
+
+@runtime_checkable
 class Stamped(Protocol):
     """A collection whose server knows of single fields when they were written, and takes that of
     a copy as well; beside ``Collection``."""

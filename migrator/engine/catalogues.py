@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from migrator.errors import Interrupted, MigratorError, Waiting
+from migrator.errors import Interrupted, MigratorError, Terminal, Waiting
 from migrator.journal import OTHER
-from migrator.ports import Json, Shaped
+from migrator.ports import Json, Marked, Shaped
 
 if TYPE_CHECKING:
     from migrator.engine.lane import Lane
@@ -43,6 +43,8 @@ class Catalogues:
         self._lanes = lanes
         self._changed = changed
         self._known: dict[tuple[int, str], Json] = {}
+        # What is another once that has changed, as it was right before.
+        self._marks: dict[tuple[int, str], Json] = {}
         self._looked = 0.0
 
     def begin(self) -> None:
@@ -50,11 +52,12 @@ class Catalogues:
         that is not what a process before has read by, both sides are compared anew."""
         noted, replaced = self._noted()
         for lane, side, shaped in self._sides():
+            key = lane.route.number, side
+            self._marks[key] = self._mark(shaped)
             now = self._scene.retry(shaped.shape_now)
             if now is None:
                 continue  # it is being dropped
             shaped.forget()
-            key = lane.route.number, side
             self._known[key] = now
             if noted.get(key, _digest(now)) != _digest(now):
                 other = replaced[key] != _digest(_identity(now))
@@ -71,6 +74,8 @@ class Catalogues:
         for lane, side, shaped in self._sides():
             known = self._known.get((lane.route.number, side))
             try:
+                if now:
+                    self._marks[lane.route.number, side] = self._mark(shaped)
                 found = self._scene.retry(shaped.shape_now) if now else shaped.shape_now()
             except Interrupted:
                 raise
@@ -150,8 +155,19 @@ class Catalogues:
         return [
             str(lane.side(side).at)
             for lane, side, shaped in self._sides()
-            if self._known.get((lane.route.number, side)) != self._scene.retry(shaped.shape_now)
+            if not self._is_as_marked(lane, side, shaped)
+            and self._known.get((lane.route.number, side)) != self._scene.retry(shaped.shape_now)
         ]
+
+    def _mark(self, shaped: Shaped) -> Json:
+        try:
+            return self._scene.retry(shaped.shape_mark) if isinstance(shaped, Marked) else None
+        except Terminal:  # a table is gone: the catalogue itself tells
+            return None
+
+    def _is_as_marked(self, lane: Lane, side: str, shaped: Shaped) -> bool:
+        mark = self._marks.get((lane.route.number, side))
+        return mark is not None and mark == self._mark(shaped)
 
     def _sides(self) -> Iterator[tuple[Lane, str, Shaped]]:
         for lane in self._lanes:

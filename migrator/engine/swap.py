@@ -105,7 +105,7 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
             steps["fence"] = time.monotonic() - began
             reached("swap.fenced")
             columns = mirror.catalogues.under_fence()
-            _drain(mirror, old, marks, bound)
+            _drain(mirror, old, marks, bound, columns)
             columns(bound.check)
             _refuse_unlike(mirror, to, terms)
             for lane in mirror.lanes:
@@ -328,15 +328,20 @@ def _denied(mirror: Mirror, side: str) -> bool:
     return all(lane.fence(side) is not None for lane in mirror.lanes)
 
 
-def _drain(mirror: Mirror, old: str, marks: list[tuple[Lane, str]], bound: Bound) -> None:
-    """Act on every touch before the markers. Raises Waiting where that takes too long."""
+def _drain(
+    mirror: Mirror, old: str, marks: list[tuple[Lane, str]], bound: Bound,
+    columns: Callable[[Callable[[], None]], None],
+) -> None:  # fmt: skip
+    """Act on every touch before the markers. Raises Waiting where that takes too long, or a feed
+    was lost; ``columns`` tells where that is why."""
     for lane, mark in marks:
         while not lane.has_mark(old, mark):
             mirror.scene.check()
             bound.check()
             lane.turn(old, 0.05, hurry=True)
-            if lane.scanning:
-                raise _unscanned(mirror)  # its feed was lost, and the marker with it
+            if lane.scanning:  # its feed was lost, and the marker with it
+                columns(bound.check)
+                raise _unscanned(mirror)
         lane.drained(old, bound.check)
 
 

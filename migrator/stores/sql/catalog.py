@@ -136,6 +136,20 @@ def read_table(connection: Connection, dialect: Dialect, name: str) -> Table | N
     return found
 
 
+def mark(connection: Connection, dialect: Dialect, names: list[str]) -> list[str] | None:
+    """What is another once any of these tables has another ``shape``, asked for at once; None for
+    names of other schemas."""
+    if any("." in name for name in names):
+        return None
+    if dialect == "sqlite":
+        from migrator.stores.sql.catalog_sqlite import mark as mark_of
+    elif dialect == "postgresql":
+        from migrator.stores.sql.catalog_postgresql import mark as mark_of
+    else:
+        from migrator.stores.sql.catalog_mysql import mark as mark_of
+    return mark_of(connection, names)
+
+
 def _reader(dialect: Dialect) -> Callable[[Connection, str | None, str], Table | None]:
     if dialect == "sqlite":
         from migrator.stores.sql.catalog_sqlite import read

@@ -47,6 +47,18 @@ def quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+_NEXT = re.compile(r" AUTO_INCREMENT=\d+")
+
+
+def mark(connection: Connection, names: list[str]) -> list[str]:
+    """What is another once one of these tables has another shape: the statements that make them."""
+    found = []
+    for name in names:
+        made = connection.exec_driver_sql(f"SHOW CREATE TABLE {quote(name).replace('%', '%%')}")
+        found.append(_NEXT.sub("", str(made.one()[1])))
+    return found
+
+
 def read(connection: Connection, schema: str | None, name: str) -> Table | None:
     """One table, None where there is none of this name."""
     ask = connection.exec_driver_sql

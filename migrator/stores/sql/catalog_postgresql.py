@@ -90,6 +90,42 @@ FROM below JOIN pg_class c ON c.oid = below.oid JOIN pg_namespace n ON n.oid = c
 ORDER BY c.oid
 """
 
+# Each row of the catalogue that a table's shape is made of, by what is another once it changes.
+_MARK = """
+WITH RECURSIVE t AS (SELECT c.oid, c.relname FROM pg_class c WHERE c.relkind IN ('r', 'p')
+  AND c.relname = ANY(%(names)s::text[]) AND pg_table_is_visible(c.oid)),
+below(oid, top) AS (
+  SELECT i.inhrelid, i.inhparent FROM pg_inherits i JOIN t ON t.oid = i.inhparent
+    AND (to_jsonb(i) ->> 'inhdetachpending') IS DISTINCT FROM 'true'
+  UNION SELECT i.inhrelid, below.top FROM pg_inherits i JOIN below ON i.inhparent = below.oid
+    AND (to_jsonb(i) ->> 'inhdetachpending') IS DISTINCT FROM 'true'),
+a AS (SELECT a.xmin, a.* FROM pg_attribute a JOIN t ON t.oid = a.attrelid
+  WHERE a.attnum > 0 AND NOT a.attisdropped)
+SELECT 't ' || t.relname || ' ' || t.oid FROM t
+UNION ALL SELECT 'b ' || below.oid || ' ' || below.top FROM below
+UNION ALL SELECT 'a ' || (a.attrelid, a.attnum, a.xmin::text, a.attname, a.atttypid, a.atttypmod,
+    a.attnotnull, a.attidentity, a.attgenerated, a.attcollation,
+    y.xmin::text, b.xmin::text, e.xmin::text, d.xmin::text, s.xmin::text,
+    (SELECT max(objid) FROM pg_depend WHERE refclassid = 'pg_class'::regclass
+       AND refobjid = a.attrelid AND refobjsubid = a.attnum AND deptype IN ('a', 'i')),
+    (SELECT string_agg(enumlabel, ',' ORDER BY enumsortorder) FROM pg_enum
+       WHERE enumtypid IN (y.oid, y.typbasetype, y.typelem, b.typelem)))::text
+  FROM a JOIN pg_type y ON y.oid = a.atttypid LEFT JOIN pg_type b ON b.oid = y.typbasetype
+  LEFT JOIN pg_type e ON e.oid = y.typelem
+  LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+  LEFT JOIN pg_description s ON s.objoid = a.attrelid AND s.objsubid = a.attnum
+    AND s.classoid = 'pg_class'::regclass
+UNION ALL SELECT 'o ' || o.conrelid || ' ' || o.conname || ' ' || pg_get_constraintdef(o.oid)
+  FROM pg_constraint o JOIN t ON t.oid = o.conrelid WHERE o.contype IN ('p', 'u', 'f')
+UNION ALL SELECT 'i ' || pg_get_indexdef(x.indexrelid)
+  FROM pg_index x JOIN t ON t.oid = x.indrelid WHERE x.indisunique
+"""
+
+
+def mark(connection: Connection, names: list[str]) -> list[str]:
+    """What is another once one of these tables has another shape."""
+    return sorted(connection.exec_driver_sql(_MARK, {"names": names}).scalars())
+
 
 def read(connection: Connection, schema: str | None, name: str) -> Table | None:
     """One table, None where there is none of this name."""

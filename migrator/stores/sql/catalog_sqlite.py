@@ -21,6 +21,16 @@ def split_type(text: str) -> tuple[str, tuple[int, ...]]:
     return " ".join(found[1].upper().split()), args
 
 
+def mark(connection: Connection, names: list[str]) -> list[str]:
+    """What is another once one of these tables has another shape: all that make one, but ours."""
+    query = (
+        "SELECT name || ' ' || coalesce(sql, '') FROM sqlite_master WHERE type IN ('table', "
+        "'index') AND substr(tbl_name, 1, 8) <> 'migrator' AND substr(tbl_name, 1, 7) <> 'sqlite_' "
+        "ORDER BY name"
+    )
+    return list(connection.exec_driver_sql(query).scalars())
+
+
 def read(connection: Connection, schema: str | None, name: str) -> Table | None:
     """One table, None where there is none of this name."""
     ask = connection.exec_driver_sql

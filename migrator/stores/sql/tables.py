@@ -22,7 +22,7 @@ from migrator.model.move import At, Tables
 from migrator.model.rules import Entries
 from migrator.model.value import Opaque, Value
 from migrator.ports import Held, How, Inference, Json, Observer, Page, Statistics
-from migrator.stores.sql.catalog import Table, read_table
+from migrator.stores.sql.catalog import Table, mark, read_table
 from migrator.stores.sql.findings import findings, same_key, unfit_float, unfit_text
 from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to_json
 from migrator.stores.sql.live import Live
@@ -188,6 +188,11 @@ class TablesCollection(TablesReading, Live):
         tables = self.tables_by_name()
         found = {name: table.shape() for name, table in tables.items() if table is not None}
         return found if len(found) == len(tables) else None
+
+    def shape_mark(self) -> Json:
+        """What is another once the tables have another shape; None where nobody can tell."""
+        with self.database.reading(self.where) as connection:
+            return mark(connection, self.dialect, [spec.table for spec, _ in _all(self.spec)])
 
     def _tables(self) -> list[Table | None]:
         """All tables of the aggregate; None for those that are still to be made (C57)."""
