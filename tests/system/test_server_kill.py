@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -82,28 +82,46 @@ class Own:
         self.do("up", name)
 
 
+_PLACES = {
+    "postgresql": "postgresql://migrator:migrator@127.0.0.1:{}/postgres",
+    "mariadb": "mariadb://migrator:migrator@127.0.0.1:{}/kill",
+    "mongodb": "mongodb://127.0.0.1:{}/kill?directConnection=true&serverSelectionTimeoutMS=5000",
+    "cassandra": "cassandra://127.0.0.1:{}/kill",
+}
+
+
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
-    for server in ("postgresql", "mongodb"):
+    with owned(tmp_path_factory.mktemp("services"), "postgresql", "mongodb") as servers:
+        yield servers
+
+
+@contextmanager
+def owned(folder: Path, *names: str) -> Iterator[Own]:
+    """Servers of these tests' own, which go at the end with all that they hold."""
+    for server in names:
         server_url(server)  # where the shared one is absent, ours could not be started either
-    ports = {server: str(free_port()) for server in ("postgresql", "mongodb")}
+    ports = {server: str(free_port()) for server in names}
+    # What the shared servers fetched from Maven does for these, too.
+    shared = os.environ.get("MIGRATOR_SERVICES_DIR") or str(SCRIPT.parents[1] / ".services")
     servers = Own(
         {
+            "MIGRATOR_SERVERS_CACHE": f"{shared}/cassandra",
             **os.environ,
-            "MIGRATOR_SERVICES_DIR": str(tmp_path_factory.mktemp("services")),
-            "MIGRATOR_POSTGRESQL_PORT": ports["postgresql"],
-            "MIGRATOR_MONGODB_PORT": ports["mongodb"],
+            "MIGRATOR_SERVICES_DIR": str(folder),
+            **{f"MIGRATOR_{name.upper()}_PORT": port for name, port in ports.items()},
         },
-        {
-            "postgresql": "postgresql://migrator:migrator@127.0.0.1:"
-            f"{ports['postgresql']}/postgres",
-            "mongodb": f"mongodb://127.0.0.1:{ports['mongodb']}/kill"
-            "?directConnection=true&serverSelectionTimeoutMS=5000",
-        },
+        {name: _PLACES[name].format(port) for name, port in ports.items()},
     )
     servers.do("up", *ports)
-    yield servers
-    servers.do("kill", *ports)
+    try:
+        yield servers
+    finally:
+        servers.do("kill", *ports)
+        _remove(servers, ports)
+
+
+def _remove(servers: Own, ports: Iterable[str]) -> None:
     seen = subprocess.run(
         [sys.executable, str(SCRIPT), "status", *ports, "--format", "json"],
         env=servers.environment, capture_output=True, text=True,
