@@ -338,19 +338,23 @@ def test_a_table_without_a_primary_key_can_be_written_while_it_is_followed(
     assert [touch.key for touch in given.touches] == ["a"]
 
 
-def test_numbers_given_after_a_flip_are_new(urls: dict[str, str], postgresql: Run) -> None:
-    postgresql("DROP TABLE IF EXISTS counted")
-    postgresql("CREATE TABLE counted (id serial PRIMARY KEY, v integer)")
+@pytest.mark.parametrize("name", ["counted", 'of "50%"'])
+def test_numbers_given_after_a_flip_are_new(
+    urls: dict[str, str], postgresql: Run, name: str
+) -> None:
+    quoted = '"' + name.replace('"', '""') + '"'
+    postgresql(f"DROP TABLE IF EXISTS {quoted}")
+    postgresql(f"CREATE TABLE {quoted} (id serial PRIMARY KEY, v integer)")
     store = sql.open_store(StoreSettings("store", urls["postgresql"]))
-    at = At("store", tables("counted", key="id"), ["/Game/*"])
+    at = At("store", tables(name, key="id"), ["/Game/*"])
     collection = store.collection("Game", at)
     assert isinstance(collection, Numbering)
     collection.write([Block(n, {"": {"id": n, "v": n}}) for n in (1, 2, 3)])
     # What the application's own insert after the flip would meet, if nobody had moved them on.
     with pytest.raises(psycopg.errors.UniqueViolation):
-        postgresql("INSERT INTO counted (v) VALUES (7)")
+        postgresql(f"INSERT INTO {quoted} (v) VALUES (7)")
     collection.number_on()
-    ((number,),) = postgresql("INSERT INTO counted (v) VALUES (7) RETURNING id").fetchall()
+    ((number,),) = postgresql(f"INSERT INTO {quoted} (v) VALUES (7) RETURNING id").fetchall()
     assert number > 3
     store.close()
 

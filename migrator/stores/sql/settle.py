@@ -77,8 +77,9 @@ def _sequence_name(connection: Connection, table: Table, column: Column) -> str 
     found = _NEXTVAL.search(column.default or "")
     if found is not None:
         return found[1].replace("''", "'")
-    quote = connection.dialect.identifier_preparer.quote_identifier
-    full = (f"{quote(table.schema)}." if table.schema else "") + quote(table.name)
+    # As a value: what quotes for statements doubles % beside.
+    named = (table.schema, table.name) if table.schema else (table.name,)
+    full = ".".join('"' + name.replace('"', '""') + '"' for name in named)
     query = "SELECT pg_get_serial_sequence(%s, %s)"
     name = connection.exec_driver_sql(query, (full, column.name)).scalar()
     return None if name is None else str(name)
