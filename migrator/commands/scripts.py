@@ -9,6 +9,7 @@ from migrator.commands.project import Project
 from migrator.commands.started import unfinished
 from migrator.errors import Refused
 from migrator.ports import HasTables
+from migrator.state.gateways import Gateways, alive
 
 
 def new(
@@ -72,10 +73,18 @@ def current(project: Project) -> list[Current]:
 
 
 def stamp(project: Project, revision: str) -> str:
-    """Note that a revision's data was moved by hand. Raises Refused where a run is under way."""
+    """Note that a revision's data was moved by hand. Raises Refused where a run is under way, or
+    while a gateway is open that would go on where the data lay."""
     revision = project.revision_id(revision)
     run = unfinished(project, revision)
     if run is not None:
         raise Refused(f"run {run.id} of {revision} is under way ({run.phase.words})")
+    moves = project.graph.get(revision).moves
+    classes = sorted({move.cls for move in moves} | {move.source_cls for move in moves})
+    if renewing := alive(Gateways(project.control), classes):
+        raise Refused(
+            f"{renewing[0].told} goes on writing where {revision} finds its data",
+            hint="stop what uses a gateway of these classes, stamp, and start it again",
+        )
     project.control.stamp(revision)
     return revision

@@ -325,3 +325,19 @@ def wait_for(
         if not waiting or time.monotonic() >= until:
             return waiting, lapsed
         time.sleep(pause)
+
+
+def alive(gateways: Gateways, classes: Sequence[str], *, pause: float = 0.02) -> list[GatewayLease]:
+    """Some that go on renewing their leases, as soon as one is seen to; none where all have run
+    out, which is outwaited."""
+    watch, first = Watch(), dict[str, int]()
+    while True:
+        waiting, _ = watch.sort(gateways.leases(classes), lambda _: False)
+        renewed = [
+            lease
+            for lease in waiting
+            if lease.counter != first.setdefault(lease.instance, lease.counter)
+        ]
+        if renewed or not waiting:
+            return renewed
+        time.sleep(pause)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from migrator import commands
+from migrator.engine import backfill as copying
 from migrator.engine import run as engine
 from migrator.errors import Mismatch, Refused
 from migrator.gateway import Stopped, Terms
@@ -62,7 +63,7 @@ def test_a_copy_begins_once_what_a_gateway_has_under_way_is_there(
     config: Path, project: commands.Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     under_way, go_on, copied = threading.Event(), threading.Event(), threading.Event()
-    plain, backfill = EntriesCollection.write, engine.copy.backfill
+    plain, backfill = EntriesCollection.write, copying.backfill
 
     def slow(self: EntriesCollection, blocks: list[object]) -> object:
         if threading.current_thread().name == "application":
@@ -75,7 +76,7 @@ def test_a_copy_begins_once_what_a_gateway_has_under_way_is_there(
         return backfill(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(EntriesCollection, "write", slow)
-    monkeypatch.setattr(engine.copy, "backfill", noted)
+    monkeypatch.setattr(copying, "backfill", noted)
     with opened(config, SELDOM) as games:
         writer = threading.Thread(
             target=lambda: games.put("3", {"id": "3"}), name="application", daemon=True
@@ -144,3 +145,16 @@ def test_an_aborted_move_stops_nobody(config: Path, project: commands.Project) -
         commands.abort(project, "0001", drop_target=True)
         games.put("3", {"id": "3"})
     assert contents(source(project))["3"] == {"id": "3"}
+
+
+def test_a_revision_is_noted_as_done_once_no_gateway_writes_where_its_data_lay(
+    config: Path, project: commands.Project
+) -> None:
+    long = Terms(lease=20.0)  # which a busy machine does not let run out
+    with opened(config, long), pytest.raises(Refused, match="goes on writing"):
+        commands.stamp(project, "0001")
+    commands.stamp(project, "0001")
+    target(project).create()
+    with opened(config, SELDOM) as games:
+        games.put("3", {"id": "3"})
+    assert contents(target(project)) == {"3": {"id": "3"}}

@@ -25,14 +25,17 @@ PLACES = {
 
 
 @pytest.fixture(params=PLACES)
-def games(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Gateway]:
-    name, made = kit.fresh("ended"), request.getfixturevalue("database_url")
-    url = {
-        "embedded": lambda: "embedded:///old.db",
-        "sqlite": lambda: "sqlite:///old-sql.db",
-        "mongodb": lambda: made("mongodb"),
-        "dynamodb": servers.dynamodb,
-    }[request.param]()
+def games(
+    request: pytest.FixtureRequest, tmp_path: Path, database_url: servers.MakeDatabase
+) -> Iterator[Gateway]:
+    name = kit.fresh("ended")
+    match request.param:
+        case "mongodb":
+            url = database_url("mongodb")
+        case "dynamodb":
+            url = servers.dynamodb()
+        case kind:
+            url = f"{kind}:///old-{'sql' if kind == 'sqlite' else 'docs'}.db"
     (tmp_path / "old-sql.db").touch()
     shop = kit.Shop(tmp_path, {"old": url, "new": "embedded:///new.db"})
     place = PLACES[request.param].format(name=name, rules=["/Game/*/rounds[*]", "/Game/*/*"])
