@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import event
 
 from migrator import At, tables
+from migrator.errors import DoesNotFit
 from migrator.model.block import Address, Block
 from tests.ending import joined
 from tests.stores.sql_servers import Base
@@ -181,3 +182,45 @@ def test_of_two_that_exchange_nothing_for_it_one_is_refused(base: Base, monkeypa
     )
     assert sorted(done) == [False, True]
     assert found in (first, second)
+
+
+def _gone_again(base: Base, monkeypatch: Any, writer: Any, times: int) -> None:
+    """Somebody makes the aggregate once it was found absent, and removes it once that was met."""
+    hold, is_taken, left = writer._hold, writer._is_taken, times
+
+    def makes(*args: Any) -> Any:
+        nonlocal left
+        found = hold(*args)
+        if left:
+            left -= 1
+            base.run("INSERT INTO game VALUES ('g', 9)")
+        return found
+
+    def removes(clash: Any) -> bool:
+        base.run("DELETE FROM game WHERE id = 'g'")
+        found: bool = is_taken(clash)
+        return found
+
+    monkeypatch.setattr(writer, "_hold", makes)
+    monkeypatch.setattr(writer, "_is_taken", removes)
+
+
+@pytest.mark.parametrize("write", ["put", "exchange"])
+def test_an_insert_that_met_a_row_which_is_gone_by_then_is_made_again(
+    base: Base, write: str, monkeypatch: Any
+) -> None:
+    games = base.store().collection("Game", At("shop", GAME))
+    _gone_again(base, monkeypatch, games.writer, 3)
+    if write == "put":
+        games.write([game(1, "a")])
+    else:
+        assert games.exchange("g", None, game(1, "a"))
+    assert games.read(["g"]) == [game(1, "a")]
+
+
+def test_an_insert_that_clashes_for_ever_with_nobody_ends(base: Base, monkeypatch: Any) -> None:
+    games = base.store().collection("Game", At("shop", GAME))
+    _gone_again(base, monkeypatch, games.writer, 100)
+    with pytest.raises(DoesNotFit, match="a unique key of game is taken"):
+        games.exchange("g", None, game(1, "a"))
+    assert games.read(["g"]) == [None]

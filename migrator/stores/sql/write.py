@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from migrator.stores.sql.tables import TablesCollection
 
 _CHUNK = 400
+# How often a write is begun anew whose unique key was taken by a row that is gone by then.
+_TRIES = 5
 
 
 class Writer:
@@ -72,7 +74,9 @@ class Writer:
         self._read_back(connection, list((unfolded.folding | unfolded.doubtful).values()))
 
     def _put_alone(self, id: Value, unfolded: Unfolded) -> None:
-        """Put one aggregate, begun anew where somebody else made it meanwhile."""
+        """Put one aggregate, begun anew where somebody else made it meanwhile, also where that one
+        is gone by now."""
+        tries = _TRIES
         while True:
             try:
                 with self._transaction() as connection:
@@ -81,9 +85,11 @@ class Writer:
                     self._put_over(connection, unfolded, held, new=not found)
                     self._read_back(connection, list(unfolded.doubtful.values()))
                 return
-            except _Taken as clash:
-                if not self._is_taken(clash):
-                    raise
+            except _Clash as clash:
+                if isinstance(clash, _Taken) and self._is_taken(clash):
+                    continue
+                tries -= 1
+                self._refuse_held(clash, tries)
 
     def _put_over(
         self,
@@ -290,6 +296,17 @@ class Writer:
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         """Change an aggregate that is still as it was read, in one transaction."""
+        tries = _TRIES
+        while True:
+            try:
+                return self._exchange(id, held, change)
+            except _Clash as clash:
+                if isinstance(clash, _Taken) and self._is_taken(clash):
+                    return False
+                tries -= 1
+                self._refuse_held(clash, tries)
+
+    def _exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         blocks: list[Block] = []
         try:
             with self._transaction() as connection:
@@ -305,13 +322,18 @@ class Writer:
                 self._check_keys(found, [id])
                 self._put_over(connection, unfolded, rows, new=there is None)
                 self._read_back(connection, list(unfolded.doubtful.values()))
-        except _Taken as clash:
-            if self._is_taken(clash):
-                return False
-            raise self._both_keys(clash) from clash
+        except _Clash:
+            raise
         except DoesNotFit as error:
             raise self._blamed(error, blocks) from error
         return True
+
+    def _refuse_held(self, clash: _Clash, tries: int) -> None:
+        """Raise DoesNotFit where another row holds the unique values. Where none does, it was gone
+        as soon as it was met, or the key is one of an expression: for the last of the tries."""
+        both = self._both_keys(clash)
+        if both.key is not None or not tries:
+            raise both from clash
 
     def _is_taken(self, clash: _Taken) -> bool:
         """Whether somebody else has made the root: what clashed was its key, and no other."""
