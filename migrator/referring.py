@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from migrator.errors import DoesNotFit
@@ -64,6 +65,12 @@ class _Collection(_Observer):
 
     _inner: Collection
 
+    @cached_property
+    def _exchanging(self) -> Exchanging:
+        inner = self._inner
+        assert isinstance(inner, Exchanging)
+        return inner
+
     def observer(self) -> Observer:
         return _Observer(self._inner.observer(), self._declared, self._rules)
 
@@ -90,11 +97,9 @@ class _Collection(_Observer):
         return self._inner.write([self._bare(block) for block in blocks])
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
-        inner = self._inner
-        assert isinstance(inner, Exchanging)
         if isinstance(change, Patch):
             change = made_of(held or Block(id, {}), change)  # references are told by the whole
-        return inner.exchange(
+        return self._exchanging.exchange(
             id, held and self._bare(held), change if change is None else self._bare(change)
         )
 
@@ -116,11 +121,19 @@ class _Collection(_Observer):
         return replace(cut(whole, self._rules), place=block.place)
 
 
+_SURE = frozenset((str, int, bool, float, type(None)))  # no references, and most of all values
+
+
 def _refers(value: Value) -> bool:
     """Whether a reference lies in a value."""
+    items: Iterable[Value]
     if type(value) is dict:
-        return any(map(_refers, value.values()))
-    return any(map(_refers, value)) if type(value) is list else type(value) is Ref
+        items = value.values()
+    elif type(value) is list:
+        items = value
+    else:
+        return type(value) is Ref
+    return not _SURE.issuperset(map(type, items)) and any(map(_refers, items))
 
 
 def _first_reference(value: Value, path: str) -> tuple[str, Ref] | None:

@@ -59,8 +59,13 @@ class Retry:
         self.check = check
 
     def __call__(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return self._send(call, *args, **kwargs)
+        try:  # as ``_send``, without a call more
+            self.check()
+            token = _under_way.set(self)
+            try:
+                return call(*args, **kwargs)
+            finally:
+                _under_way.reset(token)
         except Transient as error:
             return self.after(error, call, *args, **kwargs)
 

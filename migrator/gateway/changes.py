@@ -16,6 +16,7 @@ from migrator.model.value import Record, Value, kind_of
 
 Container: TypeAlias = dict[str, Value] | list[Value]
 _DEPTH = 200
+_TEXT = frozenset((str,))
 _SURE = frozenset((bool, float, int, str, type(None)))  # of the model, whatever their value
 
 
@@ -60,9 +61,8 @@ def _is_sure(value: Value, depth: int) -> bool:
     """Whether nothing of it has to be looked at closely; this runs for all that is written."""
     items: Iterable[Value]
     if type(value) is dict:
-        for name in value:
-            if type(name) is not str:
-                return False
+        if not _TEXT.issuperset(map(type, value)):
+            return False
         items = value.values()
     elif type(value) is list:
         items = value
@@ -70,15 +70,21 @@ def _is_sure(value: Value, depth: int) -> bool:
         return type(value) in _SURE
     if depth == _DEPTH:
         return False
+    if _SURE.issuperset(map(type, items)):
+        return True
     return all(type(item) in _SURE or _is_sure(item, depth + 1) for item in items)
 
 
-def record_of(value: Value, where: str) -> Record:
-    """The value as an aggregate's. Raises Refused where it is none."""
+def is_sure_record(value: Value) -> bool:
+    """Whether a value is an aggregate's, as most are; where not, ``refuse_none`` says."""
+    return type(value) is dict and _is_sure(value, 0)
+
+
+def refuse_none(value: Value, where: str) -> None:
+    """Raise Refused for what is no aggregate's value."""
     if type(value) is not dict:
         raise Refused(f"an aggregate is a record (dict), not {type(value).__name__}", where=where)
     refuse_odd(value, where)
-    return value
 
 
 def steps_of(path: str, where: str) -> Steps:

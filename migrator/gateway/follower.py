@@ -12,8 +12,8 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 import structlog
@@ -21,7 +21,6 @@ import structlog
 from migrator.errors import MigratorError, Refused, Transient
 from migrator.gateway.errors import Stopped
 from migrator.model.follows import PLAIN, Follows
-from migrator.model.phase import Phase
 from migrator.state.gateways import SHORT, Gateways, Standing
 from migrator.state.lease import boot_clock
 
@@ -70,7 +69,8 @@ class Follower:
         self._agrees = agrees
         self._follows = follows
         self._pid = os.getpid()
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         # One look at a time: an older one must not be acted on after a newer one.
         self._looking = threading.RLock()
         self._closed = False
@@ -118,32 +118,33 @@ class Follower:
 
     # ------------------------------------------------------------------ permits
 
-    @contextmanager
-    def writing(self, until: float) -> Iterator[Standing]:
+    def writing(self, until: float) -> AbstractContextManager[Standing]:
         """A permit for one write, which waits for it until a moment of ``time.monotonic``.
 
         Raises Stopped where there was none in time. Nothing was written then.
         """
+        return _Permit(self, until)
+
+    def _begin(self, until: float) -> Standing:
         if os.getpid() != self._pid:
             raise self._stopped()  # a thread of the parent may have held the lock
-        with self._changed:
+        with self._lock:
             while not self._may():
                 left = until - time.monotonic()
                 if left <= 0 or self._closed:
                     raise self._stopped()
                 self._changed.wait(left)
             standing = self.standing
-            run = _carries(standing)
             self._flying += 1
-            self._under[run] += 1
-        try:
-            yield standing
-        finally:
-            with self._changed:
-                self._flying -= 1
-                self._under[run] -= 1
-                if self.standing.stopped or self._closed:
-                    self._changed.notify_all()
+            self._under[standing.carries] += 1
+        return standing
+
+    def _end(self, run: str) -> None:
+        with self._lock:
+            self._flying -= 1
+            self._under[run] -= 1
+            if self.standing.stopped or self._closed:
+                self._changed.notify_all()
 
     def doubt(self) -> None:
         """A request's outcome is unknown: it may live on, also behind its repetition (R6)."""
@@ -196,8 +197,7 @@ class Follower:
 
     def _may(self) -> bool:
         return (
-            not self.standing.stopped
-            and not self.standing.at_rest
+            self.standing.open
             and self._clock() < self._until
             and os.getpid() == self._pid
             and not self._closed
@@ -358,7 +358,7 @@ class Follower:
             found = self.standing
             if found == self._said:
                 return
-            if (run := _carries(found)) and self._is_alive_of_others(run):
+            if (run := found.carries) and self._is_alive_of_others(run):
                 return
             self._gateways.saw(self._instance, found)
             self._said = found
@@ -382,7 +382,19 @@ class Follower:
             self._acknowledged = found.run, found.attempt
 
 
-def _carries(found: Standing) -> str:
-    """The run that carries writes over to its mirror; empty where none does."""
-    begun = bool(found.run) and found.live and not found.phase.ended
-    return found.run if begun and found.phase.rank >= Phase.DUAL_WRITE.rank else ""
+class _Permit:
+    """The permit of one write, for a ``with``: no generator, as one is made for each write."""
+
+    __slots__ = ("_follower", "_run", "_until")
+
+    def __init__(self, follower: Follower, until: float) -> None:
+        self._follower = follower
+        self._until = until
+
+    def __enter__(self) -> Standing:
+        standing = self._follower._begin(self._until)
+        self._run = standing.carries
+        return standing
+
+    def __exit__(self, *_: object) -> None:
+        self._follower._end(self._run)

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from migrator.errors import DamagedBlock, Failed, Refused, Terminal, Transient
-from migrator.exchange import Amending, Change, Exchanging, Replacing, TooMuch
+from migrator.exchange import Change, Replacing, TooMuch
 from migrator.gateway import changes
 from migrator.gateway.errors import Behind, Conflict
 from migrator.gateway.follower import Moved, Terms
@@ -203,8 +203,10 @@ class Gateway:
         Raises Conflict where what is there is not ``expected``.
         """
         here = self._here
-        new = Aggregate(id, changes.record_of(value, name(here.cls, id)), expires)
-        before = self._before(here, id, wait)
+        if not changes.is_sure_record(value):
+            changes.refuse_none(value, name(here.cls, id))
+        new = Aggregate(id, value, expires)
+        before = self._before(here, id, wait) if wait else None
 
         def whole(sides: Sides) -> bool:
             if sides.translates:
@@ -222,7 +224,8 @@ class Gateway:
                 if expected is not ANY or not self._send(here, id, whole):
                     raise
         here.recorder.put(id, value)
-        return self._done(here, Found(id, value, expires), before)
+        done = Found(id, value, expires)
+        return done if before is None else self._done(here, done, before)
 
     def update(
         self,
@@ -342,7 +345,8 @@ class Gateway:
                         where=name(here.cls, id), unknown=True,
                         hint=f"read it by the keys of the {sides.primary_side}",
                     )  # fmt: skip
-                noting = Noting(sides.brackets, sides.key(id), deleted)
+                brackets = sides.brackets
+                noting = None if brackets is None else Noting(brackets, sides.key(id), deleted)
                 sending = Sending(follower, standing, noting, once, until - time.monotonic())
                 try:
                     return sending.send(write, sides)
@@ -373,11 +377,12 @@ class Gateway:
         """Change an aggregate where it lies, in one request; None where that was not done."""
 
         def write(sides: Sides) -> Found | None:
-            if sides.translates or not isinstance(sides.primary, Amending):
+            amending = sides.amending
+            if amending is None:
                 return None
-            return _found(here, sides, sides.primary.amend(id, set, append))
+            return _found(here, sides, amending.amend(id, set, append))
 
-        if not isinstance(here.sides(here.follower.standing).primary, Amending):
+        if here.sides(here.follower.standing).amending is None:
             return None
         return self._send(here, id, write, once=once)
 
@@ -425,7 +430,8 @@ class Gateway:
             after = Found(id, {} if new is None else new.value, new.expires if new else None)
             if changes.is_same(held, made):
                 return after
-            if not isinstance(sides.primary, Exchanging):
+            exchanging = sides.exchanging
+            if exchanging is None:
                 raise Refused(
                     "this store can't change a block on condition yet",
                     where=str(sides.primary.at),
@@ -433,7 +439,7 @@ class Gateway:
                     "which layouts can",
                 )
             sent[:] = [after]
-            return after if sides.primary.exchange(key, held, made) else None
+            return after if exchanging.exchange(key, held, made) else None
 
         for attempt in range(_TRIES):
             done = self._send(here, id, try_, once=once, deleted=deleted)

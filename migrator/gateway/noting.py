@@ -26,7 +26,7 @@ class Noting:
     Where that is not known it stays open, and the owner takes the key for written in time.
     """
 
-    def __init__(self, brackets: Brackets | None, id: Value, deleted: bool) -> None:
+    def __init__(self, brackets: Brackets, id: Value, deleted: bool) -> None:
         self._brackets = brackets
         self._id = id
         self._deleted = deleted
@@ -44,8 +44,6 @@ class Noting:
         self._doubtful = True
 
     def __enter__(self) -> None:
-        if self._brackets is None:
-            return
         self._until, self._doubtful, self._undone = None, False, False
         began = boot_clock()
         self._bracket = self._brackets.open(self._id, deleted=self._deleted)
@@ -69,8 +67,6 @@ class Noting:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._brackets is None:
-            return
         self._until = None
         if isinstance(error, Refused):
             self._undone = True  # a conflict, or what this layout does not do: nothing was sent
@@ -79,7 +75,6 @@ class Noting:
             self._close()
 
     def _close(self) -> None:
-        assert self._brackets is not None
         try:
             # Without what checks a write's sendings: this has to be sent, fence or not.
             Context().run(self._brackets.close, self._bracket, undone=self._undone)

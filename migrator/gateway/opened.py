@@ -12,7 +12,7 @@ import structlog
 from migrator import revisions
 from migrator.bootstrap import Stores
 from migrator.errors import DoesNotFit, MigratorError, Refused, Terminal
-from migrator.exchange import exchanges_alone
+from migrator.exchange import Amending, Exchanging, exchanges_alone
 from migrator.following import Lack, begun, cut_over
 from migrator.gateway.errors import Rekeyed
 from migrator.gateway.follower import Follower, Terms
@@ -90,6 +90,20 @@ class Sides:
     def by_key(self) -> bool:
         """Whether a block of the primary is found by its key alone."""
         return self._facts.by_key
+
+    # To ask an object whether it has what a protocol names takes longer than a whole read.
+
+    @cached_property
+    def amending(self) -> Amending | None:
+        """The primary, where it changes fields of what the application speaks where they lie."""
+        primary = self.primary
+        return primary if isinstance(primary, Amending) and not self.translates else None
+
+    @cached_property
+    def exchanging(self) -> Exchanging | None:
+        """The primary, where it changes blocks on condition."""
+        primary = self.primary
+        return primary if isinstance(primary, Exchanging) else None
 
     @cached_property
     def brackets(self) -> Brackets | None:

@@ -20,11 +20,17 @@ class Sending(Retry):
     """Sends a write for at most ``seconds``, and minds every request whose outcome is unknown,
     also where a store repeats it by itself: it may live on behind its repetition.
 
-    ``once``: what may have been carried out is never sent again.
+    ``noting`` is None where the store itself shows a write. ``once``: what may have been carried
+    out is never sent again.
     """
 
     def __init__(
-        self, follower: Follower, standing: Standing, noting: Noting, once: bool, seconds: float
+        self,
+        follower: Follower,
+        standing: Standing,
+        noting: Noting | None,
+        once: bool,
+        seconds: float,
     ) -> None:
         super().__init__(max(_LEAST, seconds), check=self._may_send)
         self._follower = follower
@@ -41,7 +47,8 @@ class Sending(Retry):
 
     def _may_send(self) -> None:
         self._follower.check_lease()
-        self._noting.check()
+        if self._noting is not None:
+            self._noting.check()
 
     def note(self, error: BaseException | None, wait: float = 0.0) -> None:
         if isinstance(error, Transient) and error.unknown:
@@ -51,7 +58,8 @@ class Sending(Retry):
     def _doubt(self) -> None:
         self._doubtful = True
         self._follower.doubt()
-        self._noting.doubt()
+        if self._noting is not None:
+            self._noting.doubt()
 
     def send(self, write: Callable[[Sides], T], sides: Sides) -> T:
         """Carry a write out; what it gives is false where nothing was written. Raises Moved where
@@ -61,11 +69,15 @@ class Sending(Retry):
     def _try(self, write: Callable[[Sides], T], sides: Sides) -> T:
         lapses = self._follower.check(self._standing)
         try:
-            with self._noting:
+            if self._noting is None:
                 self.sent = True
                 done = write(sides)
-                if not done:
-                    self._noting.undone()
+            else:
+                with self._noting:
+                    self.sent = True
+                    done = write(sides)
+                    if not done:
+                        self._noting.undone()
         except Transient as error:
             if error.unknown:
                 self._doubt()

@@ -13,6 +13,7 @@ import math
 import struct
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -21,6 +22,7 @@ from migrator.model import value as v
 from migrator.model.value import Value
 
 _NAN = struct.pack(">d", math.nan)
+_TEXT = frozenset((str,))
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -37,11 +39,35 @@ def equal(left: Value, right: Value) -> bool:
         # A fraction of the form's cost, and enough for most: values that Python takes for equal
         # are, where they also pack to the same bytes (which tell 1, 1.0 and True apart). What
         # does not pack, as a subclass of int, is left to the form itself, as are all others.
-        if left == right and _pack(left) == _pack(right):
-            return True
+        if left == right:
+            if _pack(left) == _pack(right):
+                return True
+        elif _differ(left, right):
+            return False
     except (TypeError, ValueError, ArithmeticError, RecursionError):
         pass
     return encode(left) == encode(right)
+
+
+_SIMPLE = frozenset((str, int, bool, type(None), bytes))
+"""Of two different kinds of these, or of one kind and not equal to Python, no two values have one
+form."""
+
+
+def _differ(left: Any, right: Any) -> bool:
+    """Whether two values are sure to have two forms, which one place tells; no says nothing."""
+    kind = type(left)
+    if kind is not type(right):
+        return kind in _SIMPLE and type(right) in _SIMPLE
+    if kind is dict:
+        if left.keys() != right.keys():
+            return _TEXT.issuperset(map(type, left.keys() ^ right.keys()))
+        return any(item != right[n] and _differ(item, right[n]) for n, item in left.items())
+    if kind is list:
+        if len(left) != len(right):
+            return True
+        return any(a != b and _differ(a, b) for a, b in zip(left, right, strict=True))
+    return kind in _SIMPLE and left != right
 
 
 def _text(text: str, tag: bytes = b"s") -> bytes:

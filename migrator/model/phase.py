@@ -17,9 +17,11 @@ class Phase(StrEnum):
     FINISHED = "finished"
     ABORTED = "aborted"
 
-    @property
-    def rank(self) -> int:
-        return list(Phase).index(self)
+    rank: int
+    """Its place in the order of a move."""
+
+    def __init__(self, _: str) -> None:
+        self.rank = len(type(self).__members__)  # of those defined before it
 
     @property
     def ended(self) -> bool:

@@ -54,18 +54,31 @@ class Standing:
     fence: str = ""
     live: bool = True
 
-    @property
+    # What follows is told once for a standing: every write asks for it.
+
+    @cached_property
     def stopped(self) -> bool:
         """Whether writes are to wait."""
         return self.fence in ("raised", "undoing", "flipped", "marked")
 
-    @property
+    @cached_property
+    def carries(self) -> str:
+        """The run that carries writes over to its mirror; empty where none does."""
+        begun = bool(self.run) and self.live and not self.phase.ended
+        return self.run if begun and self.phase.rank >= Phase.DUAL_WRITE.rank else ""
+
+    @cached_property
     def at_rest(self) -> bool:
         """Whether a move at rest is under way: what is written now might not be copied. After a
         rollback writes go on, at the source."""
         begun = Phase.PREPARED.rank <= self.phase.rank < Phase.CUT_OVER.rank
         back = self.phase is Phase.SHADOW_READ and self.epoch > 1
         return bool(self.run) and not self.live and begun and not back
+
+    @cached_property
+    def open(self) -> bool:
+        """Whether a gateway that holds a lease may write."""
+        return not self.stopped and not self.at_rest
 
 
 @dataclass(frozen=True)

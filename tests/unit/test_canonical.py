@@ -77,6 +77,8 @@ def test_these_are_one_value(left: Value, right: Value) -> None:
     assert equal(left, right)
     assert equal(right, left)
     assert encode([left]) == encode([right])
+    assert equal({"a": [left], "b": left}, {"b": right, "a": [right]})
+    assert not equal({"a": [left], "b": 1}, {"a": [right], "b": 2})
 
 
 @settings(max_examples=200, deadline=None)
@@ -112,6 +114,13 @@ SMALL = st.recursive(
 def test_the_fast_path_never_says_equal_for_values_that_differ(left: Value, right: Value) -> None:
     if marshal.dumps(left, 0) == marshal.dumps(right, 0):
         assert encode(left) == encode(right)
+
+
+@settings(max_examples=300, deadline=None)
+@given(SMALL, SMALL)
+def test_no_fast_path_says_other_than_the_form(left: Value, right: Value) -> None:
+    """Small ones, of which many differ in one place, or in what Python alone holds to differ."""
+    assert equal([left, 1], [right, 1]) == (encode(left) == encode(right))
 
 
 def test_interned_and_shared_objects_make_no_difference() -> None:
