@@ -5,7 +5,7 @@ What is special about SQLite: there is one writer at a time, so the numbers of t
 order of the commits, and TRUNCATE does not exist; but OR REPLACE deletes rows without a word.
 """
 
-from migrator.outbox.fence import OutboxFence, passing
+from migrator.outbox.fence import OutboxFence, let_pass, passing
 from migrator.outbox.journal import File, OutboxJournal, Watched
 from migrator.outbox.note import FileNote
 from migrator.outbox.triggers import Link, Table
@@ -18,5 +18,6 @@ __all__ = [
     "OutboxJournal",
     "Table",
     "Watched",
+    "let_pass",
     "passing",
 ]

@@ -22,14 +22,15 @@ _THERE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
 @contextmanager
 def passing(c: sqlite3.Connection) -> Iterator[None]:
     """Let the writes of this transaction pass the fences; as the last thing around it."""
-    _set(c, 1)
+    let_pass(c, on=True)
     yield
-    _set(c, 0)
+    let_pass(c, on=False)
 
 
-def _set(c: sqlite3.Connection, on: int) -> None:
+def let_pass(c: sqlite3.Connection, *, on: bool) -> None:
+    """Begin, or end, what ``passing`` does within a transaction."""
     if c.execute(_THERE, [_PASSES]).fetchone() is not None:
-        c.execute(f"UPDATE {_PASSES} SET passes = {on}")
+        c.execute(f"UPDATE {_PASSES} SET passes = {int(on)}")
 
 
 class OutboxFence:

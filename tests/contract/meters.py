@@ -73,6 +73,8 @@ def _sql(store: Any, sent: Callable[[int], None]) -> None:
         if not text.startswith(("BEGIN", "START TRANSACTION", ";")):
             sent(size(parameters))
 
+    if store.database.dialect == "sqlite":
+        _kept(store.database, statement)
     if store.database.dialect != "postgresql":
         sqlalchemy.event.listen(store.database.engine, "before_cursor_execute", statement)
         _beside_sqlalchemy(store.database.engine, store.database.dialect, statement)
@@ -129,6 +131,33 @@ def _beside_sqlalchemy(engine: Any, dialect: str, statement: Callable[..., None]
     sqlalchemy.event.listen(engine, "before_cursor_execute", begins)
     sqlalchemy.event.listen(engine, "after_cursor_execute", ended)
     sqlalchemy.event.listen(engine, "checkout", lent)
+
+
+def _kept(database: Any, statement: Callable[..., None]) -> None:
+    """Count what is sent by connections that a file of SQLite keeps beside SQLAlchemy's."""
+
+    def sent(text: str, given: object) -> None:
+        if not text.startswith(("BEGIN", "COMMIT", "PRAGMA")) and "sqlite_master" not in text:
+            statement(None, None, text, given)
+
+    class Counting(sqlite3.Connection):
+        def execute(self, text: str, given: Any = ()) -> sqlite3.Cursor:
+            sent(text, given)
+            return super().execute(text, given)
+
+        def executemany(self, text: str, given: Any) -> sqlite3.Cursor:
+            sent(text, given)
+            return super().executemany(text, given)
+
+    def open_() -> sqlite3.Connection:
+        made = sqlite3.connect(
+            database.file, factory=Counting, isolation_level=None, check_same_thread=False
+        )
+        made.execute("PRAGMA foreign_keys = ON")
+        return made
+
+    database._kept.close()
+    database._kept._open = open_
 
 
 def _embedded(store: Any, sent: Callable[[int], None]) -> None:

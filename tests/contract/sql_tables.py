@@ -103,8 +103,8 @@ def _break(patch: pytest.MonkeyPatch) -> None:
 
     make = shape.codec
 
-    def broken(*args: object) -> Codec:
-        made = make(*args)  # type: ignore[arg-type]
+    def broken(*args: object, **more: object) -> Codec:
+        made = make(*args, **more)  # type: ignore[arg-type]
         read, write = made.decode, made.encode
         if made.name != "firstPlayer":
             return made

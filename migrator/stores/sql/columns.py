@@ -50,7 +50,8 @@ class Codec:
 
     ``decode`` is None where the driver's value is the value. ``select`` is the type the column
     is cast to when read, ``cast`` the one a parameter is cast to. ``ordered`` says that Python
-    orders its values as the server does. ``json``: NULL is absence, None is JSON's null.
+    orders its values as the server does, and ``sorts`` of which kinds it does, where all are of
+    one. ``json``: NULL is absence, None is JSON's null.
     ``text`` decodes the server's text, for the observer.
     """
 
@@ -63,17 +64,23 @@ class Codec:
     family: str = ""
     json: bool = False
     text: Decode | None = None
+    sorts: frozenset[type] = frozenset()
 
     @property
     def name(self) -> str:
         return self.column.name
 
 
-def codec(dialect: Dialect, column: Column, declared: str | None) -> Codec:
-    """The codec of a column; ``declared`` is the type that the script gives it, if any."""
+def codec(
+    dialect: Dialect, column: Column, declared: str | None, *, by_bytes: bool = False
+) -> Codec:
+    """The codec of a column; ``declared`` is the type that the script gives it, if any, and
+    ``by_bytes`` says of SQLite that texts of this table compare by their bytes alone."""
     if dialect == "sqlite":
-        from migrator.stores.sql.columns_sqlite import make
-    elif dialect == "postgresql":
+        from migrator.stores.sql.columns_sqlite import make as make_sqlite
+
+        return make_sqlite(column, declared, by_bytes=by_bytes)
+    if dialect == "postgresql":
         from migrator.stores.sql.columns_postgresql import make
     else:
         from migrator.stores.sql.columns_mysql import make

@@ -54,8 +54,8 @@ def affinity(base: str) -> str:
     return "NUMERIC" if base else "BLOB"
 
 
-def make(column: Column, declared: str | None) -> Codec:
-    """The codec of a column."""
+def make(column: Column, declared: str | None, *, by_bytes: bool = False) -> Codec:
+    """The codec of a column; ``by_bytes``: it has no collation but SQLite's first."""
     from migrator.stores.sql.catalog_sqlite import split_type
     from migrator.stores.sql.schema import split_declared
 
@@ -66,14 +66,25 @@ def make(column: Column, declared: str | None) -> Codec:
     if said in ("JSON", "JSONB", "JSON TEXT") or base == "JSON TEXT":
         return Codec(column, write_json, _read_document, json=True, text=_read_document)
     if said in BIG or base in BIG:
-        return Codec(column, _big(column), _read_big, family="int", text=_read_big)
+        sorts = frozenset((v.Int64,))
+        return Codec(column, _big(column), _read_big, family="int", text=_read_big, sorts=sorts)
     carrier = base if base in CARRIED else said
     if carrier in CARRIED:
         return _carried(column, carrier)
     kind = affinity(base)
     encode = _STORAGE[kind](column)
     rowid = kind == "INTEGER" and bool(column.identity)
-    return Codec(column, encode, ordered=rowid, family="int" if kind == "INTEGER" else "")
+    return Codec(
+        column, encode, ordered=rowid, family=_family(kind, by_bytes),
+        sorts=frozenset((int,)),
+    )  # fmt: skip
+
+
+def _family(kind: str, by_bytes: bool) -> str:
+    """What tells that two columns are equal where Python says so of what they hold."""
+    if kind == "INTEGER":
+        return "int"
+    return "text" if kind == "TEXT" and by_bytes else ""
 
 
 def _read_big(raw: Any) -> Value:
@@ -147,6 +158,8 @@ def _no_number(value: Any, column: Column) -> Any:
 
 def _whole(column: Column) -> Encode:
     def encode(value: Value) -> Any:
+        if type(value) is int and v.INT64_MIN <= value <= v.INT64_MAX:
+            return value  # as what follows finds out with more steps
         held = _no_number(_storable(value, column), column)
         if type(held) is float and held.is_integer():
             raise Unfit(f"{column.type} would turn {held!r} into a whole number")
@@ -167,6 +180,8 @@ def _real(column: Column) -> Encode:
 
 def _textual(column: Column) -> Encode:
     def encode(value: Value) -> Any:
+        if type(value) is str and value.isascii():
+            return value  # as above
         held = _storable(value, column)
         if type(held) in (int, float):
             raise misfit(value, column)

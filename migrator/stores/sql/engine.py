@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from migrator.errors import Terminal
 from migrator.outbox import passing
 from migrator.ports import StoreSettings
 from migrator.stores.sql.errors import edge, note_tables
+from migrator.stores.sql.file import Asking, Changing, File
 from migrator.stores.sql.options import Dialect, Options, dialect_of, read_options, read_url
 from migrator.stores.sql.pings import ping_seldom
 from migrator.write_ahead import write_ahead
@@ -55,6 +56,7 @@ class Database:
         self._application = settings.application
         self._wal = False
         self.engine = self._engine(url, settings)
+        self._kept = self._keeper()
 
     def _engine(self, url: sa.URL, settings: StoreSettings) -> Engine:
         args: dict[str, Any] = {}
@@ -114,6 +116,19 @@ class Database:
             isolation_level=None,
         )
 
+    def _keeper(self) -> File | None:
+        if self.file is None:
+            return None
+        return File(self._opened, self.options.pool_size, self.options.lock_timeout)
+
+    def _opened(self) -> sqlite3.Connection:
+        """A connection that the pool has set up, and lets go."""
+        lent = self.engine.raw_connection()
+        connection = lent.driver_connection
+        lent.detach()
+        assert isinstance(connection, sqlite3.Connection)
+        return connection
+
     def _set_up(self, connection: Any, _record: Any) -> None:
         if self.dialect == "sqlite":
             connection.execute("PRAGMA foreign_keys = ON")
@@ -157,19 +172,21 @@ class Database:
             with connection.begin():
                 yield connection
 
-    @contextmanager
-    def asking(self, where: str = "", *, snapshot: bool = False) -> Iterator[Any]:
+    def asking(self, where: str = "", *, snapshot: bool = False) -> AbstractContextManager[Any]:
         """The driver's own connection, where each statement is a snapshot of its own, a round trip,
-        and no transaction around it; ``snapshot``: one around all of them, not on PostgreSQL. For
-        blocks that are asked for by their keys."""
+        and no transaction around it; ``snapshot``: one around all of them, not on PostgreSQL, and
+        always on SQLite. For blocks that are asked for by their keys."""
+        if self._kept is not None:
+            return Asking(self._kept, where or self.name)
+        return self._asking_server(where, snapshot)
+
+    @contextmanager
+    def _asking_server(self, where: str, snapshot: bool) -> Iterator[Any]:
         with edge(where or self.name, by_key=True):
             lent = self.engine.raw_connection()
             try:
                 raw: Any = lent.driver_connection
-                if self.dialect == "sqlite":
-                    raw.execute("BEGIN")
-                    yield raw  # the pool ends what was begun
-                elif self.dialect == "mysql":
+                if self.dialect == "mysql":
                     if not raw.get_autocommit():  # as a session of a journal leaves it behind
                         raw.autocommit(True)
                     if snapshot:
@@ -210,19 +227,28 @@ class Database:
             if not self._wal:
                 write_ahead(raw, self.options.lock_timeout if patience is None else patience)
                 self._wal = True
-            raw.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
+            if not foreign_keys:
+                raw.execute("PRAGMA foreign_keys = OFF")
             try:
                 passes = nullcontext() if self._application else passing(raw)
                 with connection.begin(), passes:
                     yield connection
             finally:
-                if not connection.closed:
+                if not connection.closed and not foreign_keys:
                     raw.execute("PRAGMA foreign_keys = ON")
+                if not connection.closed and patience is not None:
                     raw.execute(f"PRAGMA busy_timeout = {int(self.options.lock_timeout * 1000)}")
+
+    def changing(self, where: str) -> AbstractContextManager[sqlite3.Connection]:
+        """As ``writing``, on a file of SQLite: the driver's own connection."""
+        assert self._kept is not None
+        return Changing(self._kept, where, passes=not self._application)
 
     def close(self) -> None:
         """Give back all connections."""
         self.engine.dispose()
+        if self._kept is not None:
+            self._kept.close()
 
 
 def connect_args(dialect: Dialect, options: Options) -> dict[str, Any]:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 import sqlite3
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 
 from sqlalchemy import ClauseElement, TableClause, exc
@@ -145,18 +143,30 @@ _CODES: dict[str, tuple[Sort, str]] = {
 }
 
 
-@contextmanager
-def edge(where: str, *, writing: bool = False, by_key: bool = False) -> Iterator[None]:
+class Edge:
     """Translate what the drivers raise inside; ``writing``: a lost connection leaves doubt;
     ``by_key``: blocks are asked for, of which others may lie on better pages."""
-    try:
-        yield
-    except MigratorError:
-        raise
-    except Exception as error:
-        if not isinstance(error, _OURS) and not _from_driver(error):
-            raise
-        raise translate(error, where, writing=writing, by_key=by_key) from error
+
+    __slots__ = ("_by_key", "_where", "_writing")
+
+    def __init__(self, where: str, *, writing: bool = False, by_key: bool = False) -> None:
+        self._where = where
+        self._writing = writing
+        self._by_key = by_key
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Exception) or isinstance(error, MigratorError):
+            return
+        if isinstance(error, _OURS) or _from_driver(error):
+            raise translate(
+                error, self._where, writing=self._writing, by_key=self._by_key
+            ) from error
+
+
+edge = Edge
 
 
 _OURS = (exc.SQLAlchemyError, sqlite3.Error, UnicodeError, OverflowError)

@@ -87,7 +87,7 @@ def _lenient(data: bytes) -> Value:
 Below: TypeAlias = Callable[[Node, list[Found]], Iterable[list[Row]]]
 
 
-class _Plan:
+class Plan:
     """What is known of a table's rows before one is read: this runs for every row."""
 
     def __init__(self, node: Node, decoding: Decoding) -> None:
@@ -111,8 +111,8 @@ class _Plan:
         self.absent = node.spec.nulls == "absent"
         self.simple = not self.absent and not any(json for _, _, json in self.fields)
         self.parent = node.places(node.parent)
-        self.pick = _picker(self.places)
-        self.link = _picker(self.parent)
+        self.pick = picker(self.places)
+        self.link = picker(self.parent)
         # Rows of which nothing but the record is needed later.
         self.light = self.repeats and self.simple and not node.children and not node.spec.one
         self.value = node.spec.value
@@ -157,7 +157,7 @@ class _Plan:
                 groups[key] = [item]
 
 
-def _picker(places: Sequence[int]) -> Callable[[Row], tuple[Value, ...]]:
+def picker(places: Sequence[int]) -> Callable[[Row], tuple[Value, ...]]:
     """Some columns of a row as a tuple."""
     if len(places) > 1:
         return itemgetter(*places)
@@ -174,7 +174,7 @@ class Reader:
         self.root = root
         self.dialect = dialect
         self.decoding = decoding
-        self._plans = {node: _Plan(node, decoding) for node in root.walk()}
+        self.plans = {node: Plan(node, decoding) for node in root.walk()}
 
     def select(self, node: Node, source: sa.FromClause | None = None) -> sa.Select[Any]:
         """The query for all columns of a table."""
@@ -218,7 +218,7 @@ class Reader:
     def _made(
         self, node: Node, rows: list[Row], below: Below, seen: dict[Node, list[Found]] | None
     ) -> tuple[list[Found], int]:
-        found = list(map(self._plans[node].found, rows))
+        found = list(map(self.plans[node].found, rows))
         if seen is not None:
             seen[node].extend(found)
         return found, weight(rows) + self._fill(below, node, found, seen)
@@ -240,7 +240,7 @@ class Reader:
         """Put the rows of the child tables into their parents' records."""
         total = 0
         for child in node.children:
-            plan = self._plans[child]
+            plan = self.plans[child]
             if plan.light and seen is None:
                 total += self._fill_light(below, plan, parents)
                 continue
@@ -249,7 +249,7 @@ class Reader:
             places = node.places(child.refs)
             for rows in below(child, parents):
                 total += weight(rows)
-                found = list(map(self._plans[child].found, rows))
+                found = list(map(self.plans[child].found, rows))
                 all_found += found
                 for key, one in zip(self._parents(child, rows, found), found, strict=True):
                     groups.setdefault(key, []).append(one)
@@ -261,14 +261,14 @@ class Reader:
             total += self._fill(below, child, all_found, seen)
         return total
 
-    def _fill_light(self, below: Below, plan: _Plan, parents: list[Found]) -> int:
+    def _fill_light(self, below: Below, plan: Plan, parents: list[Found]) -> int:
         total = 0
         groups: dict[tuple[Value, ...], list[Value]] = {}
         for rows in below(plan.node, parents):
             total += weight(rows)
             plan.group(rows, groups)
         assert plan.node.up is not None
-        link = _picker(plan.node.up.places(plan.node.refs))
+        link = picker(plan.node.up.places(plan.node.refs))
         name = plan.node.name
         for parent in parents:
             parent.record[name] = groups.get(link(parent.values)) or []
@@ -277,7 +277,7 @@ class Reader:
     def _wanted(self, child: Node, parents: list[Found]) -> Iterator[list[tuple[Value, ...]]]:
         """The keys of the parents whose rows are wanted, in lists of the size of a query."""
         assert child.up is not None
-        link = _picker(child.up.places(child.refs))
+        link = picker(child.up.places(child.refs))
         keys = dict.fromkeys(link(parent.values) for parent in parents)
         return _chunks([key for key in keys if None not in key], _CHUNK[self.dialect])
 
@@ -318,7 +318,7 @@ class Reader:
     ) -> Iterator[tuple[Value, ...]]:
         """The key of each row's parent: the row's own link, or what the server joined."""
         if not child.joined:
-            places = self._plans[child].parent
+            places = self.plans[child].parent
             for one in found:
                 yield tuple([one.values[i] for i in places])
             return
@@ -337,7 +337,7 @@ def _chunks(items: list[Any], size: int) -> Iterator[list[Any]]:
         yield items[start : start + size]
 
 
-def _hang(plan: _Plan, parent: Found, key: tuple[Value, ...], found: list[Found]) -> None:
+def _hang(plan: Plan, parent: Found, key: tuple[Value, ...], found: list[Found]) -> None:
     """Give a parent's record its child rows; what merely repeats the parent's key goes."""
     child, record = plan.node, parent.record
     top = parent.top or parent
@@ -367,5 +367,8 @@ def weight(rows: Sequence[Row]) -> int:
     if not rows:
         return 0
     some = rows[:: max(1, len(rows) // 16)]
-    total = sum(len(v) if isinstance(v, (str, bytes)) else 8 for row in some for v in row)
+    total = 0
+    for row in some:
+        for held in row:
+            total += len(held) if type(held) is str or type(held) is bytes else 8
     return total * len(rows) // len(some)

@@ -46,6 +46,7 @@ class Node:
     path: str = ""
     up: Node | None = None
     children: list[Node] = field(default_factory=list)
+    _placed: dict[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)
 
     @cached_property
     def at(self) -> dict[str, int]:
@@ -58,10 +59,14 @@ class Node:
         return sa.table(self.info.name, *columns, schema=self.info.schema)
 
     def places(self, names: tuple[str, ...]) -> tuple[int, ...]:
-        return tuple(self.at[name] for name in names)
+        """The places of some columns in a row: asked for every row, of a few lists of names."""
+        found = self._placed.get(names)
+        if found is None:
+            found = self._placed[names] = tuple([self.at[name] for name in names])
+        return found
 
     def codecs_of(self, names: tuple[str, ...]) -> tuple[Codec, ...]:
-        return tuple(self.codecs[self.at[name]] for name in names)
+        return tuple([self.codecs[place] for place in self.places(names)])
 
     def walk(self) -> Iterator[Node]:
         """This node and those below it, parents first."""
@@ -131,10 +136,14 @@ def _node(schema: Schema, spec: Tables, where: str, up: Node | None, name: str) 
         raise Refused(f"there is no table {spec.table!r}", where=where, hint="check its name")
     _check_names(spec, info, where)
     position = _position(spec, info)
+    # No pragma tells the collation of a column, but without one all are compared by bytes.
+    by_bytes = bool(info.sql) and "COLLATE" not in info.sql.upper()
     node = Node(
         spec,
         info,
-        tuple(codec(schema.dialect, c, _declared(spec, c)) for c in info.columns),
+        tuple(
+            codec(schema.dialect, c, _declared(spec, c), by_bytes=by_bytes) for c in info.columns
+        ),
         spec.key or info.key,
         position=position,
         apart=_apart(spec, info) if up is None else (),

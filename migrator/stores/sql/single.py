@@ -20,8 +20,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
+from migrator.model.value import Value
 from migrator.stores.sql.columns import server_cast
-from migrator.stores.sql.rows import Found, Reader, Row, leniently
+from migrator.stores.sql.rows import COPIER, Found, Plan, Reader, Row, leniently, picker
 from migrator.stores.sql.shape import Node
 
 
@@ -249,12 +250,82 @@ class EachTable(One):
 
 
 class InProcess(EachTable):
-    """Reads one aggregate of any shape, on SQLite, in a transaction that has begun."""
+    """Reads one aggregate of any shape, on SQLite, in a transaction that has begun.
+
+    No round trip is saved here, so what counts is how few steps are made of a row. Where nothing
+    but its fields is needed of the rows below, they alone are asked for.
+    """
+
+    def __init__(self, reader: Reader, dialect: sa.Dialect) -> None:
+        super().__init__(reader, dialect)
+        self._lists = None
+        light = all(reader.plans[node].light and _by_key(node) for node in self.nodes[1:])
+        if light and reader.decoding is COPIER:  # the observer asks for more than the columns
+            self._lists = [_Listed(self, reader.plans[node]) for node in self.nodes[1:]]
+        self._root = self._texts[0]
+
+    def read(
+        self, raw: Any, key: Sequence[Any], seen: dict[Node, list[Found]] | None = None
+    ) -> list[Found]:
+        if seen is not None or self._lists is None:
+            return super().read(raw, key, seen)
+        roots = self._root.asked(raw, key)
+        if not roots:
+            return []
+        if len(roots) > 1:  # keys that only the index over them tells apart
+            return super().read(raw, key)
+        try:
+            below = [listed.records(raw, key) for listed in self._lists]
+        except sqlite3.OperationalError:  # perhaps a text that is no UTF-8: leniently
+            return super().read(raw, key)
+        found = self.reader.plans[self.reader.root].found(roots[0])
+        for listed, records in zip(self._lists, below, strict=True):
+            found.record[listed.name] = records
+        return [found]
 
     def hold(
         self, raw: Any, key: Sequence[Any], seen: dict[Node, list[Found]]
     ) -> list[Found] | None:
         return self.read(raw, key, seen)  # one that writes holds the whole file
+
+
+class _Listed:
+    """The rows of a table below the root, as the list that they become."""
+
+    def __init__(self, one: InProcess, plan: Plan) -> None:
+        node = plan.node
+        self.name = node.name
+        self._value = plan.value
+        self._names = plan.names
+        codecs = [node.codecs[place] for place in plan.places]
+        decoders = map(one.reader.decoding.decode, codecs)
+        self._decoders = [(i, d) for i, d in enumerate(decoders) if d is not None]
+        columns = [one.reader.decoding.select(c, node.table.c[c.name]) for c in codecs]
+        # Without a field there are as many empty records as rows.
+        select = sa.select(*(columns or [sa.literal_column("1")]))
+        statement = select.where(one._of(node, node.table))
+        statement = statement.order_by(*(node.table.c[name] for name in _order(node)))
+        made = statement.compile(dialect=sqlite.dialect(paramstyle="qmark"))
+        self._text = str(made)
+        places = [int(name.removeprefix("key")) for name in made.positiontup or ()]
+        self._pick = picker(places)
+
+    def records(self, raw: Any, key: Sequence[Any]) -> list[Value]:
+        """The items of the list, in order."""
+        rows = raw.execute(self._text, self._pick(key)).fetchall()
+        names = self._names
+        if self._decoders:
+            rows = list(map(list, rows))
+            for row in rows:
+                for i, decode in self._decoders:
+                    held = row[i]
+                    if held is not None:
+                        row[i] = decode(held)
+        if self._value is not None:
+            place = names.index(self._value)
+            return [row[place] for row in rows]
+        # An empty record of no fields has a row of one column.
+        return [dict(zip(names, row)) for row in rows]  # noqa: B905
 
 
 _LARGE = ("tinytext", "text", "mediumtext", "longtext", "json", "tinyblob", "blob", "mediumblob",

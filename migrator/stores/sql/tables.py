@@ -23,6 +23,7 @@ from migrator.model.rules import Entries
 from migrator.model.value import Opaque, Value
 from migrator.ports import Held, How, Inference, Json, Observer, Page, Statistics
 from migrator.stores.sql.catalog import Table, mark, read_table
+from migrator.stores.sql.columns import Codec
 from migrator.stores.sql.findings import findings, same_key, unfit_float, unfit_text
 from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to_json
 from migrator.stores.sql.live import Live
@@ -81,6 +82,10 @@ class TablesReading:
     def _key_places(self) -> tuple[int, ...]:
         return self.root.places(self.root.key)
 
+    @cached_property
+    def _key_codecs(self) -> tuple[Codec, ...]:
+        return self.root.codecs_of(self.root.key)
+
     @contextmanager
     def _reading(self, *, by_key: bool = False) -> Iterator[Connection]:
         """A snapshot, once the shape is known: a pool may have one connection only."""
@@ -106,7 +111,7 @@ class TablesReading:
         if len(ids) == 1 and self.single is not None:
             with self.database.asking(self.where, snapshot=self.single.snapshot) as raw:
                 found = self._found_one(raw, ids[0])
-            return self.in_order(found, ids)
+            return [self._one(found, ids[0])]
         with self._reading(by_key=True) as connection:
             return self.read_on(connection, ids)
 
@@ -122,6 +127,18 @@ class TablesReading:
                 raise DamagedBlock(one.problem, where=self.where)
             blocks[encode(self.id_of(one))] = self._block(one)
         return [blocks.get(encode(id)) for id in ids]
+
+    def read_raw(self, raw: Any, id: Value) -> Block | None:
+        """As ``read`` of one key, on the driver's own connection, in a snapshot that has begun."""
+        return self._one(self._found_one(raw, id), id)
+
+    def _one(self, found: list[Found], id: Value) -> Block | None:
+        """As ``in_order``, of one key."""
+        if len(found) != 1 or found[0].problem:
+            return self.in_order(found, [id])[0]
+        held = self.id_of(found[0])
+        same = held == id if type(held) is type(id) is str else encode(held) == encode(id)
+        return Block(held, self.rules.partition(found[0].record)) if same else None
 
     def _found_one(self, raw: Any, id: Value) -> list[Found]:
         """What lies under a key, by the texts for one, and the driver's own connection."""
@@ -149,8 +166,7 @@ class TablesReading:
         if key is None or None in key:
             return None
         try:
-            codecs = self.root.codecs_of(self.root.key)
-            return [codec.encode(part) for codec, part in zip(codecs, key, strict=True)]
+            return [codec.encode(x) for codec, x in zip(self._key_codecs, key, strict=True)]
         except Unfit:
             return None
 
@@ -340,11 +356,23 @@ class TablesCollection(TablesReading, Live):
 
     def forget(self) -> None:
         """Read the catalogue again when the shape is next needed."""
-        for name in ("root", "reader", "single", "writer", "shape_to_be", "_key_places"):
+        for name in (
+            "root",
+            "reader",
+            "single",
+            "writer",
+            "shape_to_be",
+            "_key_places",
+            "_key_codecs",
+        ):
             self.__dict__.pop(name, None)
 
     @cached_property
     def writer(self) -> Writer:
+        if self.dialect == "sqlite":
+            from migrator.stores.sql.write_sqlite import SqliteWriter
+
+            return SqliteWriter(self)
         return Writer(self)
 
     def write(self, blocks: Sequence[Block]) -> int:

@@ -21,6 +21,7 @@ from migrator.model.canonical import encode
 from migrator.model.path import child as child_path
 from migrator.model.rules import CorruptBlock, assemble
 from migrator.model.value import Record, Value, show
+from migrator.stores.sql.columns import Codec
 from migrator.stores.sql.documents import JSON_NULL
 from migrator.stores.sql.keys import id_of, key_of
 from migrator.stores.sql.rows import weight
@@ -58,12 +59,12 @@ def canonical(values: Sequence[Value]) -> bytes:
     return b"".join(b"J" if value is JSON_NULL else encode(value) for value in values)
 
 
-_PLAIN = (str, int, v.Int64, bytes, UUID, dt.date, dt.datetime)
+_PLAIN = frozenset((str, int, v.Int64, bytes, UUID, dt.date, dt.datetime))
 
 
 def form(values: Sequence[Value]) -> Form:
     """A key's values in a form that is equal where the columns' own values are."""
-    if all(type(value) in _PLAIN for value in values):
+    if _PLAIN.issuperset(map(type, values)):
         return tuple(values)
     return tuple([value if type(value) in _PLAIN else encode(value) for value in values])
 
@@ -101,10 +102,16 @@ def _columns(node: Node) -> list[_Column]:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """What is asked of a table for every block: its columns, and the fields it knows."""
+    """What is asked of a table for every block: its columns, and the fields it knows.
+
+    ``exact`` are the fields of a record that ``plain`` columns take as it is: the column's place
+    in the parent's key, or none, its name, and what encodes it. None where no record can be.
+    """
 
     columns: list[_Column]
     known: set[str]
+    exact: frozenset[str] | None
+    plain: list[tuple[int | None, str, Callable[[Value], Any]]]
 
 
 _ABOUT: WeakKeyDictionary[Node, _About] = WeakKeyDictionary()
@@ -116,7 +123,11 @@ def _about(node: Node) -> _About:
     if about is None:
         columns = _columns(node)
         fields = {c.name for c in columns if not c.position and c.apart is None}
-        about = _About(columns, fields | {child.name for child in node.children})
+        below = {child.name for child in node.children}
+        odd = any(c.position or c.apart is not None or c.json or c.generated for c in columns)
+        own = {c.name for c in columns if c.link is None}
+        plain = [(c.link, c.name, c.encode) for c in columns]
+        about = _About(columns, fields | below, None if odd else frozenset(own | below), plain)
         _ABOUT[node] = about
     return about
 
@@ -168,6 +179,38 @@ class _Unfolder:
     ) -> Written:
         if type(record) is not dict:
             self.refuse(f"a row of {node.info.name} is made of a record", path)
+        about = self.about[node]
+        made = self._plainly(about, record, parent) if record.keys() == about.exact else None
+        values, raw = made or self._checked(node, record, path, parent, index)
+        written = Written(self.block, path, values, raw, self._row_key(node, values, path))
+        self.out.rows[node].append(written)
+        for below in node.children:
+            refs = tuple([values[i] for i in node.places(below.refs)])
+            self._children(below, record, child_path(path, below.name), refs)
+        return written
+
+    def _plainly(
+        self, about: _About, record: Record, parent: tuple[Value, ...]
+    ) -> tuple[list[Value], list[Any]] | None:
+        """As ``_checked``, for a record that has each field of the table, and nothing to be looked
+        at closely; None for others, of which that finds out what is the matter."""
+        values: list[Value] = []
+        raw: list[Any] = []
+        try:
+            for link, name, encode_ in about.plain:
+                value = record[name] if link is None else parent[link]
+                if value is None or type(value) is v.Ref:
+                    return None
+                raw.append(encode_(value))
+                values.append(value)
+        except Unfit:
+            return None
+        return values, raw
+
+    def _checked(
+        self, node: Node, record: Record, path: str, parent: tuple[Value, ...], index: int
+    ) -> tuple[list[Value], list[Any]]:
+        """The values of a row, and what the driver is sent for them."""
         self._check_fields(node, record, path)
         values: list[Value] = []
         raw: list[Any] = []
@@ -196,12 +239,7 @@ class _Unfolder:
             except Unfit as error:
                 self.unfit(error, child_path(path, name))
             values.append(value)
-        written = Written(self.block, path, values, raw, self._row_key(node, values, path))
-        self.out.rows[node].append(written)
-        for below in node.children:
-            refs = tuple([values[i] for i in node.places(below.refs)])
-            self._children(below, record, child_path(path, below.name), refs)
-        return written
+        return values, raw
 
     def _of_key(self, node: Node, place: int) -> Value:
         key = key_of(self.block.id, len(node.key))
@@ -303,6 +341,8 @@ class _Unfolder:
         places = node.places(names)
         keys = [tuple(row.values[i] for i in places) for row in rows]
         codecs = node.codecs_of(names)
+        if names and not all(c.ordered for c in codecs) and _is_sorted(codecs, keys):
+            return
         if not names or not all(c.ordered for c in codecs) or any(None in key for key in keys):
             self.out.doubtful[encode(self.block.id)] = self.block
         elif any(a > b for a, b in pairwise(keys)):
@@ -312,3 +352,12 @@ class _Unfolder:
                 'keep the order in a column of its own: tables(..., order_by="position", '
                 'columns={"position": "INTEGER POSITION"})',
             )
+
+
+def _is_sorted(codecs: Sequence[Codec], keys: list[tuple[Value, ...]]) -> bool:
+    """Whether rows are sure to come back in this order, by the kinds of what orders them."""
+    for codec, values in zip(codecs, zip(*keys, strict=True), strict=True):
+        kinds = set(map(type, values))
+        if len(kinds) > 1 or not (kinds <= codec.sorts or (codec.ordered and None not in values)):
+            return False
+    return all(a < b for a, b in pairwise(keys))

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Engine
 
 from migrator.stores.sql.columns import Codec
 from migrator.stores.sql.options import Dialect
@@ -40,7 +40,7 @@ def upsert(
     """
     if not rows:
         return
-    texts = _texts(connection, dialect, node)
+    texts = texts_of(connection, dialect, node)
     places, tail = texts.places, "" if new else texts.tail
     if dialect == "sqlite":
         given = [tuple(row.raw[i] for i in places) for row in rows]
@@ -58,7 +58,7 @@ def upsert(
 
 
 @dataclass(frozen=True, slots=True)
-class _Texts:
+class Texts:
     """The parts of a table's statements. ``row`` takes one row, ``head`` what follows it;
     ``update`` is MySQL's, of the columns at ``updated``."""
 
@@ -71,17 +71,18 @@ class _Texts:
     updated: tuple[int, ...] = ()
 
 
-_TEXTS: WeakKeyDictionary[Node, _Texts] = WeakKeyDictionary()
+_TEXTS: WeakKeyDictionary[Node, Texts] = WeakKeyDictionary()
 
 
-def _texts(connection: Connection, dialect: Dialect, node: Node) -> _Texts:
+def texts_of(connection: Connection | Engine, dialect: Dialect, node: Node) -> Texts:
+    """The statements of a table, made once."""
     texts = _TEXTS.get(node)
     if texts is None:
         texts = _TEXTS[node] = _made(connection, dialect, node)
     return texts
 
 
-def _made(connection: Connection, dialect: Dialect, node: Node) -> _Texts:
+def _made(connection: Connection | Engine, dialect: Dialect, node: Node) -> Texts:
     columns = _written(node)
     names = ", ".join(_quote(connection, codec.name) for codec in columns)
     table = _table(connection, node)
@@ -93,7 +94,7 @@ def _made(connection: Connection, dialect: Dialect, node: Node) -> _Texts:
         marks = ", ".join("?" for _ in columns)
         # ABORT overrides a REPLACE or IGNORE that the table itself may declare.
         row = f"INSERT OR ABORT INTO {table} ({names}) VALUES ({marks})"  # noqa: S608
-        return _Texts(places, row, "", "", tail)
+        return Texts(places, row, "", "", tail)
     always = any(codec.column.identity == "always" for codec in columns)
     into = f"INSERT INTO {table} ({names})" + (" OVERRIDING SYSTEM VALUE" if always else "")
     types = [(codec.cast or codec.column.type).replace("%", "%%") for codec in columns]
@@ -102,7 +103,7 @@ def _made(connection: Connection, dialect: Dialect, node: Node) -> _Texts:
     casts = ", ".join(f"CAST(c{i} AS {type_})" for i, type_ in enumerate(types))
     aliases = ", ".join(f"c{i}" for i in range(len(columns)))
     arrays = ", ".join("CAST(%s AS text[])" for _ in columns)
-    return _Texts(
+    return Texts(
         places,
         f"{into} VALUES ({marks})",
         f"{into} SELECT {casts} FROM ",  # noqa: S608
@@ -126,7 +127,7 @@ def _copy(
     connection.exec_driver_sql(f"DROP TABLE {_GIVEN}")
 
 
-def _on_conflict(connection: Connection, node: Node, columns: list[Codec]) -> str:
+def _on_conflict(connection: Connection | Engine, node: Node, columns: list[Codec]) -> str:
     unique = [key for key in unique_keys(node.info) if set(key) <= set(node.key)]
     if not unique:
         return ""
@@ -139,7 +140,9 @@ def _on_conflict(connection: Connection, node: Node, columns: list[Codec]) -> st
     return f" ON CONFLICT ({key}) DO " + (f"UPDATE SET {sets}" if sets else "NOTHING")
 
 
-def _made_mysql(connection: Connection, node: Node, columns: list[Codec], into: str) -> _Texts:
+def _made_mysql(
+    connection: Connection | Engine, node: Node, columns: list[Codec], into: str
+) -> Texts:
     places = node.places(tuple(codec.name for codec in columns))
     row = f"{into} VALUES ({', '.join('%s' for _ in columns)})"
     changed = [codec.name for codec in columns if codec.name not in node.key]
@@ -147,19 +150,19 @@ def _made_mysql(connection: Connection, node: Node, columns: list[Codec], into: 
     key = " AND ".join(f"{_quote(connection, name)} = %s" for name in node.key)
     update = f"UPDATE {_table(connection, node)} SET {sets} WHERE {key}"  # noqa: S608
     updated = node.places((*changed, *node.key))
-    return _Texts(places, row, "", "", "", update if changed and key else "", updated)
+    return Texts(places, row, "", "", "", update if changed and key else "", updated)
 
 
 def insert(connection: Connection, node: Node, rows: list[Written]) -> None:
     """Insert rows on MySQL, by one statement; one that is there already is an error."""
     if rows:
-        texts = _texts(connection, "mysql", node)
+        texts = texts_of(connection, "mysql", node)
         _run(connection, texts.row, texts.places, rows)
 
 
 def update(connection: Connection, node: Node, rows: list[Written]) -> None:
     """Change rows by their key on MySQL."""
-    if rows and (texts := _texts(connection, "mysql", node)).update:
+    if rows and (texts := texts_of(connection, "mysql", node)).update:
         _run(connection, texts.update, texts.updated, rows)
 
 
@@ -178,13 +181,13 @@ def _written(node: Node) -> list[Codec]:
     return [codec for codec in node.codecs if codec.column.generated is None]
 
 
-def _quote(connection: Connection, name: str) -> str:
+def _quote(connection: Connection | Engine, name: str) -> str:
     return connection.dialect.identifier_preparer.quote_identifier(name)
 
 
-def _table(connection: Connection, node: Node) -> str:
+def _table(connection: Connection | Engine, node: Node) -> str:
     name = _quote(connection, node.info.name)
     return f"{_quote(connection, node.info.schema)}.{name}" if node.info.schema else name
 
 
-__all__ = ["insert", "update", "upsert"]
+__all__ = ["Texts", "insert", "texts_of", "update", "upsert"]

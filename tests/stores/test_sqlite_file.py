@@ -1,0 +1,190 @@
+"""Single aggregates in tables of SQLite, by connections that the file keeps."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator import At, tables
+from migrator.errors import DoesNotFit
+from migrator.model.block import Block, Patch
+from migrator.model.value import Opaque
+from migrator.stores.sql.write_sqlite import SqliteWriter
+from tests.stores.sql_servers import Base
+
+SCHEMA = """
+CREATE TABLE game (id text NOT NULL PRIMARY KEY, n integer NOT NULL, score real);
+CREATE TABLE round (game text NOT NULL, pos {pos} NOT NULL, spell text,
+  PRIMARY KEY (game, pos), FOREIGN KEY (game) REFERENCES game (id));
+CREATE TABLE seen (what text, row text);
+CREATE TRIGGER a AFTER INSERT ON round BEGIN INSERT INTO seen VALUES ('new', NEW.pos); END;
+CREATE TRIGGER b AFTER UPDATE ON round BEGIN INSERT INTO seen VALUES ('changed', NEW.pos); END;
+CREATE TRIGGER c AFTER DELETE ON round BEGIN INSERT INTO seen VALUES ('gone', OLD.pos); END;
+CREATE TRIGGER d AFTER UPDATE ON game BEGIN INSERT INTO seen VALUES ('changed', NEW.id); END;
+"""
+GAME = tables("game", rounds=tables("round", order_by="pos"))
+
+
+def game(number: int, *spells: str | None, score: float | None = None, id: str = "g") -> Block:
+    rounds = [{"pos": place, "spell": spell} for place, spell in enumerate(spells)]
+    return Block(id, {"": {"id": id, "n": number, "score": score, "rounds": rounds}})
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Iterator[Base]:
+    made = Base("sqlite", tmp_path)
+    yield made
+    made.drop()
+
+
+def games(base: Base, pos: str = "integer") -> Any:
+    base.run(SCHEMA.format(pos=pos))
+    return base.store().collection("Game", At("shop", GAME))
+
+
+def told(base: Base) -> list[tuple[Any, ...]]:
+    """What triggers saw since they were asked last."""
+    found = [tuple(row) for row in base.rows("SELECT what, row FROM seen ORDER BY rowid")]
+    base.run("DELETE FROM seen")
+    return found
+
+
+def test_rows_that_lie_there_alike_are_left_alone(base: Base) -> None:
+    """And so no trigger of an outbox fires for them."""
+    collection = games(base)
+    collection.write([game(1, "a", "b", "c", score=0.5)])
+    told(base)
+    collection.write([game(1, "a", "b", "c", score=0.5)])
+    assert told(base) == []
+    collection.write([game(2, "a", "x", score=0.5)])
+    assert told(base) == [("gone", "2"), ("changed", "g"), ("changed", "1")]
+    assert collection.read(["g"]) == [game(2, "a", "x", score=0.5)]
+
+
+def test_a_row_of_another_kind_under_an_equal_value_is_written(base: Base) -> None:
+    """1 and 1.0 are one to SQLite, and two to the model."""
+    base.run("CREATE TABLE item (id text NOT NULL PRIMARY KEY, held)")
+    collection = base.store().collection("Item", At("shop", tables("item")))
+    for held in (1, 1.0, "1", b"1", None, 2**40, 2.0**40):
+        collection.write([Block("i", {"": {"id": "i", "held": held}})])
+        (found,) = collection.read(["i"])
+        assert repr(found.entries[""]["held"]) == repr(held)
+
+
+def test_an_exchange_wants_what_was_read(base: Base) -> None:
+    collection = games(base)
+    collection.write([game(1, "a", "b")])
+    told(base)
+    (held,) = collection.read(["g"])
+    assert collection.exchange("g", held, game(1, "a", "b", "c"))
+    assert told(base) == [("new", "2")]
+    assert not collection.exchange("g", held, game(9))
+    assert not collection.exchange("h", game(1, id="h"), game(9, id="h"))
+    assert told(base) == []
+    (now,) = collection.read(["g"])
+    assert now == game(1, "a", "b", "c")
+    assert collection.exchange("g", now, Patch("g", {"": game(3, "a").entries[""]}))
+    assert collection.read(["g"]) == [game(3, "a")]
+
+
+def test_what_is_refused_leaves_everything_as_it_was(base: Base) -> None:
+    base.run(SCHEMA.format(pos="integer") + "CREATE UNIQUE INDEX of_n ON game (n);")
+    collection = base.store().collection("Game", At("shop", GAME))
+    collection.write([game(1, "a"), game(2, "b", id="h")])
+    told(base)
+    (held,) = collection.read(["g"])
+    for write in (
+        lambda: collection.write([game(2, "x", "y")]),
+        lambda: collection.exchange("g", held, game(2, "x", "y")),
+    ):
+        with pytest.raises(DoesNotFit, match="have the same n, which is unique"):
+            write()
+    assert told(base) == []
+    assert collection.read(["g", "h"]) == [game(1, "a"), game(2, "b", id="h")]
+    collection.write([game(4, "a")])  # the connections are as before
+    assert collection.read(["g"]) == [game(4, "a")]
+
+
+def test_an_order_by_texts_is_looked_at_by_reading_back(base: Base) -> None:
+    collection = games(base, pos="text COLLATE NOCASE")
+    rounds = [{"pos": pos, "spell": None} for pos in ("B", "a")]
+    with pytest.raises(DoesNotFit, match="order"):
+        collection.write([Block("g", {"": {"id": "g", "n": 1, "score": None, "rounds": rounds}})])
+    assert collection.read(["g"]) == [None]
+
+
+@pytest.mark.parametrize("places", [(1, 0), (0, 0)])
+def test_an_order_by_numbers_is_told_without(base: Base, places: tuple[int, int]) -> None:
+    collection = games(base)
+    rounds = [{"pos": pos, "spell": None} for pos in places]
+    with pytest.raises(DoesNotFit):
+        collection.write([Block("g", {"": {"id": "g", "n": 1, "score": None, "rounds": rounds}})])
+    assert collection.read(["g"]) == [None]
+
+
+def test_text_that_is_no_utf8_is_read_and_written_over(base: Base) -> None:
+    collection = games(base)
+    collection.write([game(1, "a", "b")])
+    base.run("UPDATE round SET spell = CAST(x'ff' AS TEXT) WHERE pos = 1")
+    odd = Opaque("sqlite", "text", b"\xff")
+    (found,) = collection.read(["g"])
+    assert [one["spell"] for one in found.entries[""]["rounds"]] == ["a", odd]
+    collection.write([game(2, "a", "c")])
+    assert collection.read(["g"]) == [game(2, "a", "c")]
+
+
+def test_links_that_compare_by_a_collation_are_followed_by_the_file(base: Base) -> None:
+    base.run("CREATE TABLE game (id text NOT NULL PRIMARY KEY COLLATE NOCASE, n integer)")
+    base.run(
+        "CREATE TABLE round (game text NOT NULL COLLATE NOCASE, pos integer, "
+        "PRIMARY KEY (game, pos), FOREIGN KEY (game) REFERENCES game (id))"
+    )
+    base.run("INSERT INTO game VALUES ('Ab', 1)")
+    base.run("INSERT INTO round VALUES ('aB', 0), ('Ab', 1)")
+    collection = base.store().collection("Game", At("shop", GAME))
+    for found in (*collection.read(["Ab"]), *collection.page(None, None, 10).blocks):
+        assert [one["pos"] for one in found.entries[""]["rounds"]] == [0, 1]
+    assert collection.read(["AB"]) == [None]
+
+
+def test_a_forked_child_opens_connections_of_its_own(
+    base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = games(base)
+    collection.write([game(1, "a")])
+    kept = collection.database._kept
+    parents = kept.lend()
+    kept.give_back(parents)
+    child = os.getpid() + 1
+    monkeypatch.setattr(os, "getpid", lambda: child)
+    mine = kept.lend()
+    assert mine is not parents
+    kept.give_back(mine)
+    kept.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        mine.execute("SELECT 1")
+    monkeypatch.undo()
+    assert parents.execute("SELECT n FROM game").fetchall() == [(1,)]
+    parents.close()
+
+
+def test_what_hangs_deeper_is_written_as_on_any_system(base: Base) -> None:
+    base.run(
+        "CREATE TABLE game (id text NOT NULL PRIMARY KEY);"
+        "CREATE TABLE round (id integer PRIMARY KEY, game text NOT NULL REFERENCES game (id));"
+        "CREATE TABLE cast (round integer NOT NULL REFERENCES round (id), pos integer, "
+        "PRIMARY KEY (round, pos))"
+    )
+    deep = tables("game", rounds=tables("round", casts=tables("cast", order_by="pos")))
+    collection = base.store().collection("Game", At("shop", deep))
+    rounds = [{"id": 1, "casts": [{"pos": 0}, {"pos": 1}]}, {"id": 2, "casts": []}]
+    made = Block("g", {"": {"id": "g", "rounds": rounds}})
+    collection.write([made])
+    assert isinstance(collection.writer, SqliteWriter)
+    assert collection.writer._parts is None
+    assert collection.read(["g"]) == [made]
