@@ -9,6 +9,7 @@ from migrator.model import value as v
 from migrator.model.value import Kind, Value, has_utf8
 from migrator.ports import Cost, Held, How, LayoutFacts, Limits
 from migrator.stores.cassandra.columns import SYSTEM
+from migrator.stores.cassandra.columns_nested import quoted
 from migrator.stores.cassandra.table_rows import MAX_ROW
 from migrator.stores.cassandra.table_shape import TableInfo
 from migrator.stores.cassandra.table_spec import SIDE, Spec
@@ -21,6 +22,9 @@ STAMPED = "write times of cells"
 COUNTED = 100_000
 COUNTED_AT_ONCE = 20_000
 _LARGE_MIB = 100
+# How many rows are looked at for stamps ahead of the clock, and by how many seconds they may be.
+_STAMPS_READ = 1_000
+_AHEAD = 1.0
 
 _NATIVE = {
     Kind.BOOLEAN: "boolean",
@@ -188,6 +192,40 @@ def findings(
             "it has static columns: one value for all blocks of a partition",
         )
     yield from large_partitions(wire, keyspace, spec.table)
+    table = f"{quoted(keyspace)}.{quoted(spec.table)}"
+    yield from _early_stamps(wire, info, table)
+
+
+def _early_stamps(wire: Wire, info: TableInfo, table: str) -> Iterator[tuple[str, str, str]]:
+    """A warning where rows are stamped ahead of the clock: of another unit, or by a clock that is
+    ahead. Cassandra ignores whatever is written there with a smaller stamp (C63)."""
+    names = [
+        column.name
+        for column in info.columns
+        if column.role in ("regular", "static") and column.type != "counter"
+        and ("<" not in column.type or column.type.startswith("frozen<"))
+        and column.type not in info.types
+    ]  # fmt: skip
+    if not names:
+        return
+    asked = ", ".join(f"writetime({quoted(name)})" for name in names)
+    query = f"SELECT {asked} FROM {table} LIMIT {_STAMPS_READ}"  # noqa: S608
+    stamps = [_signed(cell) for row in wire.few(query) for cell in row if cell is not None]
+    # Asked for after them: what is written meanwhile is not ahead.
+    ((now,),) = wire.few("SELECT toTimestamp(now()) FROM system.local")
+    ahead = max(stamps, default=0) / 1_000_000 - _signed(now or b"") / 1000
+    if ahead > _AHEAD:
+        yield (
+            "warning",
+            "cassandra-stamps",
+            f"of its first {_STAMPS_READ:,} rows some were stamped {ahead:,.0f} s ahead of the "
+            "server's clock: writes of applications without a larger stamp change nothing there "
+            "until then; set the clocks, or the unit, of its writers right (microseconds)",
+        )
+
+
+def _signed(cell: bytes) -> int:
+    return int.from_bytes(cell, "big", signed=True)
 
 
 def large_partitions(wire: Wire, keyspace: str, table: str) -> Iterator[tuple[str, str, str]]:
