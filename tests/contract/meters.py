@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import psycopg
 import pymongo.monitoring
@@ -15,6 +16,7 @@ import sqlalchemy
 from bson import encode
 
 from migrator.ports import Store
+from migrator.stores.sql import pipeline
 from migrator.testing.contract import Traffic
 
 Hook = Callable[[Any, Callable[[int], None]], None]
@@ -65,12 +67,27 @@ class Meter:
             self._traffic = None
 
 
+# What goes past psycopg's cursors, several statements in one message, by connection.
+_TOLD: WeakKeyDictionary[Any, Callable[[int], None]] = WeakKeyDictionary()
+_send = pipeline.send
+
+
+def _counted_send(raw: Any, asked: Any) -> Any:
+    if raw in _TOLD:
+        _TOLD[raw](sum(size(given) for _, given in asked if given is not None))
+    return _send(raw, asked)
+
+
+pipeline.send = _counted_send
+
+
 def _sql(store: Any, sent: Callable[[int], None]) -> None:
     """Statements; what begins a transaction goes with them on a server, and is none. Nor is what
     asks whether a connection is alive that lay idle for a second, as on a busy machine."""
 
     def statement(_c: object, _u: object, text: str, parameters: object, *_: object) -> None:
-        if not text.startswith(("BEGIN", "START TRANSACTION", ";")):
+        alone = ";" not in text  # not where others follow it in the same text
+        if not (alone and text.startswith(("BEGIN", "START TRANSACTION"))) and text[:1] != ";":
             sent(size(parameters))
 
     if store.database.dialect == "sqlite":
@@ -92,6 +109,7 @@ def _sql(store: Any, sent: Callable[[int], None]) -> None:
 
     def lent(connection: Any, *_: object) -> None:
         connection.cursor_factory = Counting
+        _TOLD[connection] = sent
 
     sqlalchemy.event.listen(store.database.engine, "checkout", lent)
 

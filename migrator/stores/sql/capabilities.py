@@ -96,24 +96,20 @@ _KEYS = frozenset(
 )
 
 
+# Where rows lie one level below the root at most; deeper ones take a request for each statement.
+_AT_ONCE: Mapping[str, Cost] = {
+    "get": Cost(1, ""),
+    "put": Cost(2, "", least=1),
+    "update": Cost(2, "", least=1),
+    "append": Cost(2, ""),
+    "exchange": Cost(2, "", least=1),
+    "delete": Cost(2, "", least=1),
+}
+
 # Of the layout ``tables``, without what travels.
 _COSTS: Mapping[Dialect, Mapping[str, Cost]] = {
-    "postgresql": {
-        "get": Cost(1, ""),
-        "put": Cost(3, "", more=2, least=2),
-        "update": Cost(3, "", more=2, least=2),
-        "append": Cost(2, "", more=1),
-        "exchange": Cost(3, "", more=2, least=2),
-        "delete": Cost(2, "", more=2, least=2),
-    },
-    "mysql": {
-        "get": Cost(1, ""),
-        "put": Cost(2, "", more=4, least=2),
-        "update": Cost(2, "", more=4, least=2),
-        "append": Cost(2, "", more=1),
-        "exchange": Cost(2, "", more=4, least=2),
-        "delete": Cost(2, "", more=2, least=2),
-    },
+    "postgresql": _AT_ONCE,
+    "mysql": _AT_ONCE,
     "sqlite": {
         "get": Cost(1, "", more=1, least=1),
         "put": Cost(2, "", more=3, least=2),
@@ -134,6 +130,8 @@ _GET: Mapping[Dialect, str] = {
 def tables(dialect: Dialect) -> LayoutFacts:
     """What is true of the layout ``tables``; servers read one aggregate by one statement."""
     changed = "the key, and the rows that differ; in one transaction"
+    if dialect != "sqlite":
+        changed += " (a request for each statement where rows lie deeper than below the root)"
     cost = _COSTS[dialect]
     return LayoutFacts(
         effective=False,
@@ -143,7 +141,7 @@ def tables(dialect: Dialect) -> LayoutFacts:
         costs={
             "get": replace(cost["get"], sends=f"the key: {_GET[dialect]}, in one snapshot"),
             "get_entries": replace(cost["get"], sends="as get"),
-            "put": replace(cost["put"], sends="the key, and the rows that differ from those there"),
+            "put": replace(cost["put"], sends=changed),
             "update": replace(cost["update"], sends=changed),
             "append": replace(cost["append"], sends=changed),
             "exchange": replace(cost["exchange"], sends=changed),

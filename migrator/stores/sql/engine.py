@@ -22,10 +22,11 @@ from sqlalchemy.engine.interfaces import IsolationLevel
 from migrator.errors import Terminal
 from migrator.outbox import passing
 from migrator.ports import StoreSettings
-from migrator.stores.sql.errors import edge, note_tables
+from migrator.stores.sql.errors import edge, may_go_on, note_tables
 from migrator.stores.sql.file import Asking, Changing, File
 from migrator.stores.sql.options import Dialect, Options, dialect_of, read_options, read_url
 from migrator.stores.sql.pings import ping_seldom
+from migrator.stores.sql.together import prepare, undone
 from migrator.write_ahead import write_ahead
 
 _MYSQL_MODE = (
@@ -206,6 +207,26 @@ class Database:
                 lent.close()
 
     @contextmanager
+    def sending(self, where: str = "") -> Iterator[Any]:
+        """The driver's own connection, for a transaction that what is sent by it begins and ends
+        (``together``); undone where that has not ended it. Not on SQLite."""
+        with edge(where or self.name, writing=True):
+            lent = self.engine.raw_connection()
+            raw: Any = lent.driver_connection
+            try:
+                prepare(raw, self.dialect)
+                yield raw
+            except BaseException as error:
+                if not may_go_on(error) or not undone(raw, self.dialect):
+                    lent.invalidate()
+                raise
+            else:
+                if not undone(raw, self.dialect):
+                    lent.invalidate()
+            finally:
+                lent.close()
+
+    @contextmanager
     def writing(
         self, where: str = "", *, foreign_keys: bool = True, patience: float | None = None
     ) -> Iterator[Connection]:
@@ -266,12 +287,13 @@ def connect_args(dialect: Dialect, options: Options) -> dict[str, Any]:
             "keepalives_idle": 30,
             **tls,
         }
-    from migrator.stores.sql.mysql import CONVERSIONS
+    from migrator.stores.sql.mysql import CONVERSIONS, FLAGS
 
     args: dict[str, Any] = {
         "charset": "utf8mb4",
         "connect_timeout": options.connect_timeout,
         "conv": CONVERSIONS,
+        "client_flag": FLAGS,
     }
     # A request must end some time after the server gave it up (R6: request life is enforced).
     if options.statement_timeout:

@@ -143,6 +143,10 @@ _CODES: dict[str, tuple[Sort, str]] = {
 }
 
 
+class ByStep(Exception):
+    """What was begun is undone, and is to be done again statement by statement."""
+
+
 class Edge:
     """Translate what the drivers raise inside; ``writing``: a lost connection leaves doubt;
     ``by_key``: blocks are asked for, of which others may lie on better pages."""
@@ -234,6 +238,28 @@ def is_unique(error: BaseException | None) -> bool:
     """Whether the server refused a second row with the same unique value."""
     cause = error.orig if isinstance(error, exc.DBAPIError) else error
     return isinstance(cause, Exception) and classify(cause)[0] is Sort.UNIQUE
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether the server refused a row, for a unique value or for what its table does not take."""
+    return _from_server(error) in (Sort.UNIQUE, Sort.UNFIT)
+
+
+def may_go_on(error: BaseException) -> bool:
+    """Whether a session can be used again once its transaction is undone."""
+    sort = _from_server(error)
+    ours = isinstance(error, (MigratorError, ByStep))
+    return ours or (sort is not None and sort is not Sort.LOST)
+
+
+def _from_server(error: BaseException) -> Sort | None:
+    """What an error of the server's means; None for one of the driver's own."""
+    if not isinstance(error, Exception) or not _from_driver(error):
+        return None
+    number = error.args[0] if error.args else None
+    if isinstance(number, int) or isinstance(getattr(error, "sqlstate", None), str):
+        return classify(error)[0]
+    return None
 
 
 def classify(cause: Exception) -> tuple[Sort, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from pymysql import converters
-from pymysql.constants import FIELD_TYPE, SERVER_STATUS
+from pymysql.constants import CLIENT, FIELD_TYPE, SERVER_STATUS
 from sqlalchemy.engine import Engine
 
 _RAW = (
@@ -24,6 +24,11 @@ _RAW = (
 CONVERSIONS: dict[Any, Any] = {
     key: convert for key, convert in converters.conversions.items() if key not in _RAW
 }
+
+
+# Statements of one transaction go in one request (``together``); values stay parameters. That rows
+# are counted as found is what SQLAlchemy asks for by itself, unless it is told something else.
+FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
 
 
 def undo_seldom(engine: Engine) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -34,9 +35,13 @@ class _Text:
     others: dict[str, Any]
     nodes: Sequence[Node]
 
+    def given(self, key: Sequence[Any]) -> dict[str, Any]:
+        """What is bound for a key."""
+        return {**self.others, **{f"key{i}": part for i, part in enumerate(key)}}
+
     def asked(self, raw: Any, key: Sequence[Any]) -> list[Row]:
         """All rows that the server gives."""
-        given = {**self.others, **{f"key{i}": part for i, part in enumerate(key)}}
+        given = self.given(key)
         if isinstance(raw, sqlite3.Connection):
             return leniently(raw, lambda: raw.execute(self.text, given).fetchall())
         with raw.cursor() as cursor:
@@ -45,12 +50,16 @@ class _Text:
 
     def sorted(self, raw: Any, key: Sequence[Any], heads: int) -> dict[Node, list[Row]]:
         """The rows by table; each begins with so many columns, the number of its table first."""
+        return self.by_table(self.asked(raw, key), heads)
+
+    def by_table(self, answer: Sequence[Row], heads: int) -> dict[Node, list[Row]]:
+        """As ``sorted``, of rows that were given."""
         starts = [heads]
         for node in self.nodes:
             starts.append(starts[-1] + len(node.codecs))
         places = [slice(start, end) for start, end in pairwise(starts)]
         rows: list[list[Row]] = [[] for _ in self.nodes]
-        for row in self.asked(raw, key):
+        for row in answer:
             rows[row[0]].append(row[places[row[0]]])
         return dict(zip(self.nodes, rows, strict=True))
 
@@ -75,6 +84,22 @@ class One:
         """As ``read``, the root's row held to the end of the transaction; None where there is
         none."""
         return self.read(raw, key, seen) if self._held.asked(raw, key) else None
+
+    def together(self, key: Sequence[Any]) -> list[tuple[str, Any]]:
+        """What asks at once for what ``hold`` does: for the root's row, held, and then for the
+        rows below it."""
+        return [(text.text, text.given(key)) for text in (self._held, *self._rest)]
+
+    def of(
+        self, answers: Sequence[Sequence[Row]], seen: dict[Node, list[Found]]
+    ) -> list[Found] | None:
+        """As ``hold``, of the answers to ``together``; nothing is seen where there is no root."""
+        raise NotImplementedError
+
+    @property
+    def _rest(self) -> Sequence[_Text]:
+        """The statements for the rows below the root."""
+        raise NotImplementedError
 
     def read(
         self, raw: Any, key: Sequence[Any], seen: dict[Node, list[Found]] | None = None
@@ -133,6 +158,21 @@ class Single(One):
         below = {} if self._below is None else self._below.sorted(raw, key, self._heads)
         return self._made({self.nodes[0]: root, **below}, seen)
 
+    @cached_property
+    def _rest(self) -> Sequence[_Text]:
+        return [] if self._below is None else [self._below]
+
+    def of(
+        self, answers: Sequence[Sequence[Row]], seen: dict[Node, list[Found]]
+    ) -> list[Found] | None:
+        root, *below = answers
+        if not root:
+            return None
+        rows = {self.nodes[0]: list(root)}
+        for text, answer in zip(self._rest, below, strict=True):
+            rows |= text.by_table(answer, self._heads)
+        return self._made(rows, seen)
+
     def _made(
         self, rows: dict[Node, list[Row]], seen: dict[Node, list[Found]] | None
     ) -> list[Found]:
@@ -169,6 +209,11 @@ class Joined(Single):
     """Reads one aggregate of a shape, on MariaDB and MySQL."""
 
     _heads = 1
+
+    @cached_property
+    def _rest(self) -> Sequence[_Text]:
+        """One for each table: beside others in one request it takes less than a join."""
+        return [self._text(self._statement([node]), [node]) for node in self.nodes[1:]]
 
     @classmethod
     def suits(cls, root: Node) -> bool:
@@ -239,6 +284,18 @@ class EachTable(One):
             if node.up is None and not rows[node]:
                 return []  # as above
         return self.reader.whole(rows, seen)
+
+    @property
+    def _rest(self) -> Sequence[_Text]:
+        return self._texts[1:]
+
+    def of(
+        self, answers: Sequence[Sequence[Row]], seen: dict[Node, list[Found]]
+    ) -> list[Found] | None:
+        if not answers[0]:
+            return None
+        given = map(list, answers)
+        return self.reader.whole(dict(zip(self.nodes, given, strict=True)), seen)
 
     def _statement(self, node: Node) -> sa.Select[Any]:
         if node.up is not None and node.joined:

@@ -6,7 +6,7 @@ Reads see one snapshot; a page of roots takes one query for each table, however 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -382,6 +382,12 @@ class TablesCollection(TablesReading, Live):
     def patch(self, patches: Sequence[Patch]) -> None:
         """Set and remove entries, each patch atomically. Raises Terminal for no block."""
         self.writer.patch(patches)
+
+    def amend(
+        self, id: Value, set: Mapping[str, Value], append: Mapping[str, Value]
+    ) -> Block | None:
+        """Set fields of an aggregate, and add to its lists, while its root's row is held."""
+        return self.writer.amend(id, set, append)
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         """Change an aggregate that is still as it was read."""

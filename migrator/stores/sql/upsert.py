@@ -6,6 +6,7 @@ thousands of rows, and no literal anywhere. SQLite and MySQL take rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from operator import itemgetter
@@ -20,6 +21,7 @@ from migrator.stores.sql.shape import Node, unique_keys
 from migrator.stores.sql.unfold import Written
 
 _MANY = 100
+_LONGEST = 500_000  # characters and bytes of the values of one statement of MySQL
 _GIVEN = "migrator_given"
 
 
@@ -57,10 +59,49 @@ def upsert(
             raw.execute(f"{texts.head}{texts.arrays}{tail}", columns)
 
 
+def putting(
+    engine: Engine, node: Node, fresh: list[Written], changed: list[Written], *, new: bool
+) -> list[tuple[str, Any]]:
+    """The statements by which a server takes rows of one aggregate; as ``upsert``, or as ``insert``
+    and ``update``, of which each fresh row that is there already is an error."""
+    if not fresh and not changed:
+        return []
+    mysql = engine.dialect.name != "postgresql"
+    texts = texts_of(engine, "mysql" if mysql else "postgresql", node)
+    if mysql:
+        asked: list[tuple[str, Any]] = [
+            (texts.update, [row.raw[i] for i in texts.updated]) for row in changed if texts.update
+        ]
+        for rows in _chunks(fresh):
+            more = f", {texts.arrays}" * (len(rows) - 1)
+            asked.append((texts.row + more, [row.raw[i] for row in rows for i in texts.places]))
+        return asked
+    rows, tail = fresh + changed, "" if new else texts.tail
+    if len(rows) == 1:
+        return [(f"{texts.row}{tail}", [rows[0].raw[i] for i in texts.places])]
+    columns = [[row.raw[i] for row in rows] for i in texts.places]
+    return [(f"{texts.head}{texts.arrays}{tail}", columns)]
+
+
+def _chunks(rows: list[Written]) -> Iterator[list[Written]]:
+    """Rows that go in one statement: a text that is too long is refused by the server."""
+    some: list[Written] = []
+    size = 0
+    for row in rows:
+        length = sum(len(x) if isinstance(x, (str, bytes)) else 8 for x in row.raw)
+        if some and size + length > _LONGEST:
+            yield some
+            some, size = [], 0
+        some.append(row)
+        size += length
+    if some:
+        yield some
+
+
 @dataclass(frozen=True, slots=True)
 class Texts:
     """The parts of a table's statements. ``row`` takes one row, ``head`` what follows it;
-    ``update`` is MySQL's, of the columns at ``updated``."""
+    ``update`` is MySQL's, of the columns at ``updated``, ``arrays`` there one row more."""
 
     places: tuple[int, ...]
     row: str
@@ -144,13 +185,14 @@ def _made_mysql(
     connection: Connection | Engine, node: Node, columns: list[Codec], into: str
 ) -> Texts:
     places = node.places(tuple(codec.name for codec in columns))
-    row = f"{into} VALUES ({', '.join('%s' for _ in columns)})"
+    marks = f"({', '.join('%s' for _ in columns)})"
+    row = f"{into} VALUES {marks}"
     changed = [codec.name for codec in columns if codec.name not in node.key]
     sets = ", ".join(f"{_quote(connection, name)} = %s" for name in changed)
     key = " AND ".join(f"{_quote(connection, name)} = %s" for name in node.key)
     update = f"UPDATE {_table(connection, node)} SET {sets} WHERE {key}"  # noqa: S608
     updated = node.places((*changed, *node.key))
-    return Texts(places, row, "", "", "", update if changed and key else "", updated)
+    return Texts(places, row, "", marks, "", update if changed and key else "", updated)
 
 
 def insert(connection: Connection, node: Node, rows: list[Written]) -> None:
@@ -190,4 +232,4 @@ def _table(connection: Connection | Engine, node: Node) -> str:
     return f"{_quote(connection, node.info.schema)}.{name}" if node.info.schema else name
 
 
-__all__ = ["Texts", "insert", "texts_of", "update", "upsert"]
+__all__ = ["Texts", "insert", "putting", "texts_of", "update", "upsert"]

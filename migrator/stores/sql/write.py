@@ -12,7 +12,8 @@ taken by nobody else: of two whole writes at the same moment one stays, and no m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -23,7 +24,8 @@ from migrator.exchange import Change, is_still, made_of
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode, equal
 from migrator.model.rules import assemble
-from migrator.model.value import Value, show
+from migrator.model.value import Record, Value, show
+from migrator.stores.sql.alone import Alone, Decide, Wanted
 from migrator.stores.sql.errors import is_unique
 from migrator.stores.sql.keys import among, bind
 from migrator.stores.sql.rows import Found
@@ -52,6 +54,11 @@ class Writer:
             key.columns == node.parent for node in self.root.walk() for key in node.info.foreign
         )
 
+    @cached_property
+    def alone(self) -> Alone:
+        """What writes one aggregate alone."""
+        return Alone(self)
+
     def write(self, blocks: Sequence[Block]) -> int:
         """Put whole blocks in one transaction; the bytes sent. Raises DoesNotFit."""
         unfolded = unfold(self.root, blocks, self.where)
@@ -74,16 +81,31 @@ class Writer:
         self._read_back(connection, list((unfolded.folding | unfolded.doubtful).values()))
 
     def _put_alone(self, id: Value, unfolded: Unfolded) -> None:
-        """Put one aggregate, begun anew where somebody else made it meanwhile, also where that one
-        is gone by now."""
+        """Put one aggregate."""
+
+        def whole(found: list[Found]) -> Wanted:
+            self._check_keys(found, [id])
+            return Wanted(unfolded)
+
+        self.alone.change(id, whole)
+
+    def by_steps(self, id: Value, decide: Decide) -> None:
+        """As ``Alone.change``, statement by statement; begun anew where somebody else made the
+        aggregate meanwhile, also where that one is gone by now. Raises DoesNotFit, which tells
+        the row."""
         tries = _TRIES
         while True:
             try:
                 with self._transaction() as connection:
                     found, held = self._hold(connection, id)
-                    self._check_keys(found, [id])
-                    self._put_over(connection, unfolded, held, new=not found)
-                    self._read_back(connection, list(unfolded.doubtful.values()))
+                    wanted = decide(found)
+                    if wanted is None:
+                        return
+                    if wanted.rows is None:
+                        self._remove(connection, held)
+                        return
+                    self._put_over(connection, wanted.rows, held, new=not found)
+                    self._read_back(connection, list(wanted.rows.doubtful.values()))
                 return
             except _Clash as clash:
                 if isinstance(clash, _Taken) and self._is_taken(clash):
@@ -101,10 +123,10 @@ class Writer:
     ) -> None:
         """Change what lies there; ``new``: raise _Taken where there is a root by now."""
         nodes = list(self.root.walk())
-        changes: dict[Node, _Changes] = {}
+        changes: dict[Node, Changes] = {}
         for node in nodes:
             self._adopt(connection, node, unfolded.rows[node], held)
-            changes[node] = _changes(node, unfolded.rows[node], held[node])
+            changes[node] = changes_of(node, unfolded.rows[node], held[node])
         for node in reversed(nodes):
             self._delete(connection, node, changes[node].gone)
         for node in nodes:
@@ -187,9 +209,9 @@ class Writer:
             self.collection.reader.read_at(connection, node, [condition], None, held)
 
     def _change(
-        self, connection: Connection, node: Node, changes: _Changes, *, new: bool = False
+        self, connection: Connection, node: Node, changes: Changes, *, new: bool = False
     ) -> None:
-        rows = _parents_first(node, changes.fresh)
+        rows = parents_first(node, changes.fresh)
         try:
             if self.dialect != "mysql":
                 upsert(connection, self.dialect, node, rows + changes.changed, new=new)
@@ -233,6 +255,11 @@ class Writer:
         return found
 
     def _delete(self, connection: Connection, node: Node, gone: list[list[Any]]) -> None:
+        for condition in self.keys_of(node, gone):
+            connection.execute(sa.delete(node.table).where(condition))
+
+    def keys_of(self, node: Node, gone: list[list[Any]]) -> Iterator[sa.ColumnElement[bool]]:
+        """The conditions that rows meet which go, by their values."""
         names = node.key or node.parent
         codecs, places = node.codecs_of(names), node.places(names)
         columns = [node.table.c[name] for name in names]
@@ -241,11 +268,15 @@ class Writer:
                 [c.encode(values[i]) for c, i in zip(codecs, places, strict=True)]
                 for values in gone[start : start + _CHUNK]
             ]
-            condition = among(codecs, columns, keys, self.dialect)
-            connection.execute(sa.delete(node.table).where(condition))
+            yield among(codecs, columns, keys, self.dialect)
 
     def _read_back(self, connection: Connection, blocks: list[Block]) -> None:
-        read = self.collection.read_on(connection, [block.id for block in blocks])
+        if blocks:
+            read = self.collection.read_on(connection, [block.id for block in blocks])
+            self.compare(blocks, read)
+
+    def compare(self, blocks: Sequence[Block], read: Sequence[Block | None]) -> None:
+        """Raise DoesNotFit where what was read is not what was written."""
         for wanted, got in zip(blocks, read, strict=True):
             if got is None:
                 raise DoesNotFit(
@@ -268,13 +299,16 @@ class Writer:
     def delete(self, addresses: Sequence[Address]) -> None:
         """Remove whole aggregates; those that are not there are no error."""
         ids = [address.id for address in addresses]
-        with self._transaction() as connection:
-            if len(ids) > 1:
+        if len(ids) > 1:
+            with self._transaction() as connection:
                 self._remove(connection, self._held(connection, ids))
-                return
-            found, held = self._hold(connection, ids[0])
+            return
+
+        def none(found: list[Found]) -> Wanted:
             self._check_keys(found, ids)
-            self._remove(connection, held)
+            return Wanted(None)
+
+        self.alone.change(ids[0], none)
 
     def _remove(self, connection: Connection, held: dict[Node, list[Found]]) -> None:
         for node in reversed(list(self.root.walk())):
@@ -283,50 +317,63 @@ class Writer:
     def patch(self, patches: Sequence[Patch]) -> None:
         """Set and remove entries, each patch in a transaction that holds the root's row."""
         for patch in patches:
-            with self._transaction() as connection:
-                found, held = self._hold(connection, patch.id)
-                (block,) = self.collection.in_order(found, [patch.id])
-                if block is None:
-                    raise Terminal(f"there is no block {show(patch.id)} to patch", where=self.where)
-                entries = {p: x for p, x in block.entries.items() if p not in patch.unset}
-                changed = Block(patch.id, {**entries, **patch.set})
-                unfolded = unfold(self.root, [changed], self.where)
-                self._put_over(connection, unfolded, held)
-                self._read_back(connection, list(unfolded.doubtful.values()))
+            self.alone.change(patch.id, partial(self._patched, patch))
+
+    def _patched(self, patch: Patch, found: list[Found]) -> Wanted:
+        (block,) = self.collection.in_order(found, [patch.id])
+        if block is None:
+            raise Terminal(f"there is no block {show(patch.id)} to patch", where=self.where)
+        entries = {p: x for p, x in block.entries.items() if p not in patch.unset}
+        changed = Block(patch.id, {**entries, **patch.set})
+        return Wanted(unfold(self.root, [changed], self.where))
+
+    def amend(
+        self, id: Value, set: Mapping[str, Value], append: Mapping[str, Value]
+    ) -> Block | None:
+        """Set fields of an aggregate, and add to its lists; the block after that, None where it is
+        not there or does not fit so, with nothing written."""
+        if any(codec.column.generated for node in self.root.walk() for codec in node.codecs):
+            return None  # what the server makes of it has to be read
+        after: list[Block] = []
+
+        def change(found: list[Found]) -> Wanted | None:
+            after.clear()
+            (there,) = self.collection.in_order(found, [id])
+            record = None if there is None else amended(assemble(there.entries), set, append)
+            if record is None:
+                return None
+            unfolded = unfold(self.root, [Block(id, {"": record})], self.where)
+            after.append(Block(id, self.collection.rules.partition(record)))
+            return Wanted(unfolded)
+
+        try:
+            self.alone.change(id, change)
+        except DoesNotFit:
+            return None
+        return after[0] if after else None
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         """Change an aggregate that is still as it was read, in one transaction."""
-        tries = _TRIES
-        while True:
-            try:
-                return self._exchange(id, held, change)
-            except _Clash as clash:
-                if isinstance(clash, _Taken) and self._is_taken(clash):
-                    return False
-                tries -= 1
-                self._refuse_held(clash, tries)
-
-    def _exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         blocks: list[Block] = []
+        done = False
+
+        def exchanged(found: list[Found]) -> Wanted | None:
+            nonlocal done
+            (there,) = self.collection.in_order(found, [id])
+            done = is_still(there, held)
+            if not done or (change is None and there is None):
+                return None
+            if change is None:
+                return Wanted(None)
+            blocks[:] = [made_of(there or Block(id, {}), change)]
+            self._check_keys(found, [id])
+            return Wanted(unfold(self.root, blocks, self.where))
+
         try:
-            with self._transaction() as connection:
-                found, rows = self._hold(connection, id)
-                (there,) = self.collection.in_order(found, [id])
-                if not is_still(there, held):
-                    return False
-                if change is None:
-                    self._remove(connection, rows if there else {node: [] for node in rows})
-                    return True
-                blocks = [made_of(there or Block(id, {}), change)]
-                unfolded = unfold(self.root, blocks, self.where)
-                self._check_keys(found, [id])
-                self._put_over(connection, unfolded, rows, new=there is None)
-                self._read_back(connection, list(unfolded.doubtful.values()))
-        except _Clash:
-            raise
+            self.alone.change(id, exchanged)
         except DoesNotFit as error:
             raise self._blamed(error, blocks) from error
-        return True
+        return done
 
     def _refuse_held(self, clash: _Clash, tries: int) -> None:
         """Raise DoesNotFit where another row holds the unique values. Where none does, it was gone
@@ -433,15 +480,18 @@ class _Taken(_Clash):
     """A unique key of a new root was taken: its own by somebody who was faster, or another."""
 
 
-class _Changes:
+class Changes:
+    """What becomes of the rows of a table."""
+
     def __init__(self) -> None:
         self.fresh: list[Written] = []
         self.changed: list[Written] = []
         self.gone: list[list[Any]] = []
 
 
-def _changes(node: Node, rows: list[Written], held: list[Found]) -> _Changes:
-    changes = _Changes()
+def changes_of(node: Node, rows: list[Written], held: list[Found]) -> Changes:
+    """What makes the rows of a table these, of those that lie there."""
+    changes = Changes()
     if not node.key:
         _keyless(node, rows, held, changes)
         return changes
@@ -457,7 +507,7 @@ def _changes(node: Node, rows: list[Written], held: list[Found]) -> _Changes:
     return changes
 
 
-def _keyless(node: Node, rows: list[Written], held: list[Found], changes: _Changes) -> None:
+def _keyless(node: Node, rows: list[Written], held: list[Found], changes: Changes) -> None:
     """Rows without a key are told apart by nothing: a parent's rows stay or go together."""
     places = node.places(node.parent)
     new: dict[bytes, list[Written]] = {}
@@ -475,6 +525,17 @@ def _keyless(node: Node, rows: list[Written], held: list[Found], changes: _Chang
             changes.gone.append(first[0].values)
 
 
+def amended(record: Record, set: Mapping[str, Value], append: Mapping[str, Value]) -> Record | None:
+    """A record with fields set and elements added; None where there is no list to add to."""
+    made = {**record, **{name: _plain(value) for name, value in set.items()}}
+    for name, item in append.items():
+        there = made.get(name)
+        if type(there) is not list:
+            return None
+        made[name] = [*there, _plain(item)]
+    return made
+
+
 _SIMPLE = (str, int, bool, bytes, type(None))
 
 
@@ -490,7 +551,7 @@ def _same(node: Node, wanted: list[Any], held: list[Any]) -> bool:
     return canonical(left) == canonical(right)
 
 
-def _parents_first(node: Node, rows: list[Written]) -> list[Written]:
+def parents_first(node: Node, rows: list[Written]) -> list[Written]:
     """Rows that other rows of their own table refer to, before those."""
     links = [key for key in node.info.foreign if key.table == node.info.name]
     if not links or len(rows) < 2:

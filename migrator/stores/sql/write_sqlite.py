@@ -9,18 +9,20 @@ UTF-8) is undone, and done by ``Writer``, which also finds the words for what is
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from migrator.errors import DoesNotFit
 from migrator.exchange import Change, is_still, made_of
 from migrator.model.block import Block
+from migrator.model.rules import assemble
 from migrator.model.value import Value
 from migrator.stores.sql.rows import picker
 from migrator.stores.sql.shape import Node
 from migrator.stores.sql.unfold import Unfolded, Written, unfold
 from migrator.stores.sql.upsert import texts_of
-from migrator.stores.sql.write import Writer
+from migrator.stores.sql.write import Writer, amended
 
 if TYPE_CHECKING:
     from migrator.stores.sql.tables import TablesCollection
@@ -97,6 +99,30 @@ class SqliteWriter(Writer):
             if done is not None:
                 return done
         return super().exchange(id, held, change)
+
+    def amend(
+        self, id: Value, set: Mapping[str, Value], append: Mapping[str, Value]
+    ) -> Block | None:
+        after: list[Block] = []
+
+        def change(raw: sqlite3.Connection) -> bool:
+            there = self.collection.read_raw(raw, id)
+            record = None if there is None else amended(assemble(there.entries), set, append)
+            if record is None:
+                return False
+            unfolded = unfold(self.root, [Block(id, {"": record})], self.where)
+            if unfolded.doubtful:
+                raise _NotSo
+            after.append(Block(id, self.collection.rules.partition(record)))
+            return self._replace(raw, unfolded)
+
+        try:
+            done = None if self._parts is None else self._tried(change)
+        except DoesNotFit:
+            return None
+        if done is None:
+            return super().amend(id, set, append)
+        return after[0] if done else None
 
     def _tried(self, do: Callable[..., bool], *given: Any) -> bool | None:
         """What was done in one transaction; None where nothing was, and ``Writer`` has to."""
