@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from migrator.model import value as v
+from migrator.model.canonical import encode
 from migrator.model.value import Value
 from migrator.stores.mongo import carry, keys
 from migrator.stores.mongo.carry import Pairs
@@ -49,3 +50,28 @@ def test_where_others_are_not_carried_one_that_has_gone_was_not(key: Value) -> N
     named = Named(lambda asked: {})
     named.learn([])
     assert named.of(_noted([key])) == {keys.key_of(key): [key]}
+
+
+WHOLE = FINE.replace(microsecond=0)
+
+
+@pytest.mark.parametrize(
+    ("key", "other"),
+    [
+        (FINE, WHOLE),
+        (2**70, 7),
+        ([7, FINE], [7, WHOLE]),
+        ([7, WHOLE], [7, FINE]),
+        ([2**70, "a", DAY], [7, "a", DAY]),
+        ([7, None], [7, DAY]),
+    ],
+    ids=repr,
+)
+def test_one_that_has_gone_may_have_been_carried_by_more_or_less_than_those_met(
+    key: Value, other: Value
+) -> None:
+    """BSON has kinds for dates of milliseconds and numbers of 64 bits, and none for finer ones."""
+    named = Named(lambda asked: {})
+    named.learn(carry.hold_id(other)[1])
+    (may,) = named.of(_noted([key])).values()
+    assert [encode(one) for one in may].count(encode(key)) == 1

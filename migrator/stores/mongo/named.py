@@ -9,8 +9,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from migrator.model.canonical import encode
+from migrator.model.path import child
 from migrator.model.value import Value
 from migrator.stores.mongo import carry, codec, keys
 from migrator.stores.mongo.carry import Pairs
@@ -26,6 +28,8 @@ _BY_TEXT = (
     "date", "timestamp", "local timestamp", "time", "integer", "decimal", "timestamp ns",
     "local timestamp ns", "date days", "time ns",
 )  # fmt: skip
+# Some of their kinds BSON holds, and carries what is finer or larger.
+_BY_TEXT_TOO = ("timestamp", "integer", "decimal")
 _MOST_GUESSES = 64
 _MOST_FORMS = 100
 
@@ -69,20 +73,36 @@ class Named:
 
     def _gone(self, held: Value) -> list[Value]:
         """What may have lain there: as others of its kind were carried, if any were met."""
-        forms = self._forms or dict.fromkeys(_guesses(held))
-        found = [released for form in forms if (released := _exactly(held, form)) is not _NOT]
-        return found or [held]
+        forms = itertools.chain.from_iterable(_alike(held, form) for form in self._forms)
+        found: dict[bytes, Value] = {}
+        for form in forms if self._forms else _guesses(held):
+            released = _released(held, form)
+            if released is not _NOT:
+                found.setdefault(encode(released), released)
+        return list(found.values()) or [held]
 
 
-_NOT = object()
+_NOT: Any = object()
 
 
-def _exactly(held: Value, form: _Form) -> Value | object:
-    """The key that would lie so; ``_NOT`` where none would."""
-    pairs = [[path, tag] for path, tag in form]
+def _released(held: Value, form: _Form) -> Value:
+    """The key that would lie so, by what of a form fits; ``_NOT`` where none would."""
     copy = dict(held) if type(held) is dict else held
-    released = carry.release(copy, pairs)
-    return released if carry.hold_id(released) == (held, pairs) else _NOT
+    released = carry.release(copy, [[path, tag] for path, tag in form])
+    return released if carry.hold_id(released)[0] == held else _NOT
+
+
+def _alike(held: Value, form: _Form) -> Iterator[_Form]:
+    """A form, and those of keys of the same kinds of which BSON could not hold this one."""
+    yield form
+    told = {path for path, _ in form}
+    parts = {child("", name): part for name, part in held.items()} if type(held) is dict else {}
+    texts = [path for path, part in {"": held, **parts}.items() if type(part) is str]
+    choices = itertools.product(
+        *((None, *_BY_TEXT_TOO) if path not in told else (None,) for path in texts)
+    )
+    for tags in itertools.islice(choices, 1, _MOST_GUESSES):
+        yield (*form, *((path, tag) for path, tag in zip(texts, tags, strict=True) if tag))
 
 
 def _guesses(held: Value) -> Iterator[_Form]:
