@@ -12,7 +12,7 @@ import pytest
 
 from migrator import At, tables
 from migrator.errors import DoesNotFit
-from migrator.model.block import Block, Patch
+from migrator.model.block import Address, Block, Patch
 from migrator.model.value import Opaque
 from migrator.stores.sql.write_sqlite import SqliteWriter
 from tests.stores.sql_servers import Base
@@ -188,3 +188,24 @@ def test_what_hangs_deeper_is_written_as_on_any_system(base: Base) -> None:
     assert isinstance(collection.writer, SqliteWriter)
     assert collection.writer._parts is None
     assert collection.read(["g"]) == [made]
+
+
+def test_a_row_whose_key_is_null_is_not_left_beside_what_is_put(base: Base) -> None:
+    """SQLite takes NULL in a key that is not said to be without, and no condition finds it."""
+    base.run(
+        "CREATE TABLE game (id text NOT NULL PRIMARY KEY, n integer NOT NULL, score real);"
+        "CREATE TABLE round (game text NOT NULL REFERENCES game (id), pos integer, spell text, "
+        "PRIMARY KEY (game, pos))"
+    )
+    collection = base.store().collection("Game", At("shop", GAME))
+    collection.write([game(1, "a")])
+    base.run("INSERT INTO round VALUES ('g', NULL, 'theirs')")
+    (held,) = collection.read(["g"])
+    for write in (
+        lambda: collection.write([game(2, "a", "b")]),
+        lambda: collection.exchange("g", held, game(2, "a", "b")),
+        lambda: collection.delete([Address("g")]),
+    ):
+        with pytest.raises(DoesNotFit, match="round holds a row whose key"):
+            write()
+    assert collection.read(["g"]) == [held]

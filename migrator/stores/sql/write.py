@@ -262,6 +262,12 @@ class Writer:
         """The conditions that rows meet which go, by their values."""
         names = node.key or node.parent
         codecs, places = node.codecs_of(names), node.places(names)
+        if any(values[i] is None for values in gone for i in places):
+            raise DoesNotFit(
+                f"table {node.info.name} holds a row whose key {list(names)} is NULL in part",
+                where=self.where,
+                hint="give that row a key, and the columns NOT NULL",
+            )
         columns = [node.table.c[name] for name in names]
         for start in range(0, len(gone), _CHUNK):
             keys = [

@@ -184,6 +184,8 @@ def _differing(
         old = there.pop(part.key(row.raw), None)
         if old is None or not _same(old, row.raw):
             differ.append(row)
+    if any(None in key for key in there):
+        raise _NotSo  # no condition finds such a row
     return differ, list(there)
 
 
