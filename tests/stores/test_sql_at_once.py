@@ -407,3 +407,22 @@ def test_one_that_is_removed_is_not_found_and_holds_nobody_up(base: Base) -> Non
     assert collection.read(["g"]) == [None]
     base.run("INSERT INTO game VALUES ('g', 2)")
     assert collection.read(["g"]) == [game(2)]
+
+
+def test_one_that_others_point_to_is_not_removed_and_the_error_names_it(
+    base: Base, stepwise: bool
+) -> None:
+    base.run(
+        "CREATE TABLE bet (game varchar(20) NOT NULL, FOREIGN KEY (game) REFERENCES game (id))"
+    )
+    collection = opened(base, stepwise)
+    collection.write([game(1, "a")])
+    base.run("INSERT INTO bet VALUES ('g')")
+    for remove in (
+        lambda: collection.exchange("g", game(1, "a"), None),
+        lambda: collection.delete([Address("g")]),
+    ):
+        with pytest.raises(DoesNotFit, match="foreign key") as refused:
+            remove()
+        assert refused.value.key == "g"
+    assert collection.read(["g"]) == [game(1, "a")]

@@ -314,7 +314,10 @@ class Writer:
             self._check_keys(found, ids)
             return Wanted(None)
 
-        self.alone.change(ids[0], none)
+        try:
+            self.alone.change(ids[0], none)
+        except DoesNotFit as error:
+            raise self._blamed(error, [Block(ids[0], {})]) from error
 
     def _remove(self, connection: Connection, held: dict[Node, list[Found]]) -> None:
         for node in reversed(list(self.root.walk())):
@@ -360,7 +363,7 @@ class Writer:
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         """Change an aggregate that is still as it was read, in one transaction."""
-        blocks: list[Block] = []
+        blocks = [Block(id, {})]
         done = False
 
         def exchanged(found: list[Found]) -> Wanted | None:
