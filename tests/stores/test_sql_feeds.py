@@ -546,6 +546,13 @@ def test_a_session_of_mariadb_writes_on_after_its_right_was_taken(
             "SET SESSION binlog_format = STATEMENT",
             "/* by a view */ UPDATE seen SET v = 7",
         ],
+        ["SET SESSION binlog_format = STATEMENT", "-- by a view\nUPDATE seen SET v = 7"],
+        ["SET SESSION binlog_format = STATEMENT", "/* x */ /*!50000 UPDATE seen SET v = 7 */"],
+        [
+            "SET SESSION binlog_format = STATEMENT",
+            "SET STATEMENT max_statement_time = 9 FOR UPDATE games SET v = 7",
+        ],
+        ["SET SESSION binlog_format = STATEMENT", "ANALYZE UPDATE games SET v = 7"],
         ["XA START 'x'", "UPDATE games SET v = 7", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'"],
         ["CREATE OR REPLACE TABLE games (id varchar(20) PRIMARY KEY, v integer)"],
         ["DROP DATABASE shop", "CREATE DATABASE shop"],

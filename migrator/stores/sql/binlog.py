@@ -32,12 +32,15 @@ _GONE = {1236}
 _HARMLESS = re.compile(
     r"(CREATE|DROP|ALTER)\s+(OR\s+REPLACE\s+)?(DEFINER\s*=\s*\S+\s+)?"
     r"(TRIGGER|VIEW|PROCEDURE|FUNCTION|EVENT|USER|ROLE)\b"
-    r"|(GRANT|REVOKE|ANALYZE|FLUSH|SET|SAVEPOINT|RELEASE|ROLLBACK\s+TO)\b",
+    r"|(GRANT|REVOKE|FLUSH|SAVEPOINT|RELEASE|ROLLBACK\s+TO)\b|SET\s+(?!STATEMENT\b)[\w@]"
+    r"|ANALYZE\s+((NO_WRITE_TO_BINLOG|LOCAL)\s+)?TABLES?\b",
     re.IGNORECASE,
 )
 # A session chose to log these as they are: views, triggers and functions may have written others.
+# What stands in front is taken once and not looked at in another way.
 _WRITES = re.compile(
-    r"(/\*.*?\*/|\(|\s)*(INSERT|UPDATE|DELETE|REPLACE|LOAD|CALL|WITH|SELECT|DO|EXECUTE)\b",
+    r"(?>/\*M?!\d*|/\*.*?\*/|--[^\n]*|\#[^\n]*|[(\s])*+"
+    r"(INSERT|UPDATE|DELETE|REPLACE|LOAD|CALL|WITH|SELECT|DO|EXECUTE|ANALYZE|SET)\b",
     re.IGNORECASE | re.DOTALL,
 )
 _DROPS_ALL = re.compile(r"DROP\s+(DATABASE|SCHEMA)\b", re.IGNORECASE)
