@@ -365,7 +365,9 @@ def _end(c: Connection) -> tuple[str, int]:
 
 def _replicates(c: Connection) -> Iterator[str]:
     """Of which server this one is a replica: what comes from there passes all triggers."""
-    if c.exec_driver_sql("SELECT @@global.read_only").scalar():
+    # Shown, it is OFF on all servers; by @@ it is 0 on most, and a word on newer ones of MariaDB.
+    shown = c.exec_driver_sql("SHOW GLOBAL VARIABLES LIKE 'read_only'").one()
+    if str(shown[1]).upper() != "OFF":
         yield "the server is read_only, as replicas are: what is written, is written elsewhere"
         return
     for asked in ("SHOW ALL SLAVES STATUS", "SHOW REPLICA STATUS"):  # MariaDB, and MySQL
