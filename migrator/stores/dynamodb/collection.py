@@ -16,6 +16,7 @@ from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.ports import Held, Json, Observer, Page, Rates, Statistics, Units
 from migrator.stores.dynamodb import facts, findings, keys, sizes
+from migrator.stores.dynamodb.amending import Amender
 from migrator.stores.dynamodb.capacity import Meter, read_units
 from migrator.stores.dynamodb.codec import Item, Unreadable
 from migrator.stores.dynamodb.expressions import unchanged
@@ -171,6 +172,12 @@ class ItemCollection(Live):
 
     def patch(self, patches: Sequence[Patch]) -> None:
         Patcher(self._table, self._shape, self._where).patch(patches)
+
+    def amend(
+        self, id: Value, set: Mapping[str, Value], append: Mapping[str, Value]
+    ) -> Block | None:
+        item = Amender(self._table, self._shape, self._rules).amend(id, set, append)
+        return None if item is None else self._decoded(id, item)
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         return Patcher(self._table, self._shape, self._where).exchange(id, held, change)

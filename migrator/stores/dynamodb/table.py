@@ -275,6 +275,17 @@ class Table:
         """Change one item under a condition; whether the condition held."""
         return self._if("UpdateItem", name, Key=key, **request)
 
+    def updated(self, key: Item, name: object, **request: Any) -> Item | None:
+        """Change one item under a condition; the item after that, None where it did not hold."""
+        request |= {"TableName": self.name, "Key": key, "ReturnValues": "ALL_NEW"}
+        request["ReturnConsumedCapacity"] = "TOTAL"
+        try:
+            answer = self.wire.call("UpdateItem", request, self.where, key=name, writing=True)
+        except Condition:
+            return None
+        found: Item = answer["Attributes"]
+        return found
+
     def delete_if(self, key: Item, name: object, **request: Any) -> bool:
         """Remove one item under a condition; whether the condition held."""
         return self._if("DeleteItem", name, Key=key, **request)
