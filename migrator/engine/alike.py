@@ -2,6 +2,9 @@
 
 Where a store compares numbers by their value, or texts by a collation, the block that lies there
 for one key is found by another, and would be written over, or deleted, for it.
+
+Looked at where keys stay as they are; not where they change on the way, nor in spread or gathered
+blocks, of whose keys the plan alone tells.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,7 +16,7 @@ from migrator.commands import SwapTerms, Terms
 from migrator.errors import Waiting
 from migrator.model.block import Address, Aggregate, cut, join
 from migrator.model.layouts import item
-from migrator.model.move import At
+from migrator.model.move import At, tables
 from migrator.model.phase import Phase
 from migrator.model.value import Value
 from migrator.ports import Collection
@@ -141,3 +142,25 @@ def test_nor_is_one_that_was_written_after_the_cut_over(
         assert sides.holds(sides.blurred, 1) == "1"
         until(lambda: sides.holds(sides.blurred, 3) is None or None)
         commands.finish(sides.project, "0001", keep_source=True)
+
+
+def test_several_pairs_of_texts_that_the_mirror_takes_for_one_lose_no_block(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "new.db") as c:
+        c.execute('CREATE TABLE game (id text COLLATE NOCASE PRIMARY KEY NOT NULL, "is" text)')
+    c.close()
+    shop = Shop(tmp_path, {"old": "embedded:///old.db", "new": "sqlite:///new.db"})
+    shop.script("move = Move('Game', source=At('old', 'g'), target=At('new', tables('game')))")
+    project = shop.open()
+    exact = project.stores.get("old").collection("Game", At("old", "g"))
+    blurred = project.stores.get("new").collection("Game", At("new", tables("game")))
+    sides, keys = Sides(project, exact, blurred), ["a", "A", "b", "B"]
+    exact.create()
+    sides.put(exact, "z")
+    sides.apply()
+    with mirroring(shop):
+        sides.put(exact, *keys)  # in one batch
+        until(lambda: len(sides.aside()) == 2 or None)
+        there = {f"Game:{key}" for key in keys if sides.holds(exact, key) == repr(key)}
+        lies = {f"Game:{b.id}" for b in blurred.read(keys) if b is not None}
+        assert lies | sides.aside() == there
+    project.close()
