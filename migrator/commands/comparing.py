@@ -10,7 +10,7 @@ from migrator.commands.project import Project
 from migrator.commands.started import frozen_plan
 from migrator.engine.mending import WORK, Unlike, left
 from migrator.engine.run import record_verified
-from migrator.engine.settled import Heard, settler
+from migrator.engine.settled import GONE, Heard, settler
 from migrator.engine.verify import Verification, verify, verify_again
 from migrator.engine.work import Nobody, Scene, Watcher
 from migrator.errors import Interrupted, Waiting
@@ -19,7 +19,6 @@ from migrator.state import Lease, LiveState
 from migrator.state.shadow import MOST_NAMED
 
 _LOOK = 0.1
-_SILENT = 30.0
 
 log = structlog.get_logger("migrator.verify")
 
@@ -49,9 +48,10 @@ def compare_live(
         if mend and not all(each.clean for each in found):
             _mend(scene, found, unlike)
             settle()
-            for route, each, differ in zip(routes, found, unlike, strict=True):
-                if not each.clean:
-                    verify_again(scene, route, each, differ)
+            found = [
+                each if each.clean else verify_again(scene, route, each, differ)
+                for route, each, differ in zip(routes, found, unlike, strict=True)
+            ]
             record_verified(scene, found)
         return found
 
@@ -76,10 +76,10 @@ def _mend(scene: Scene, found: list[Verification], unlike: list[Unlike]) -> None
 def _wait(scene: Scene) -> None:
     """Wait until the mirror has done all that was handed to it. Raises Waiting where none runs."""
     heard = Heard(LiveState(scene.control, scene.run.id))
-    while any(left(scene)):
+    while any(left(scene.control, scene.run.id, len(scene.routes))):
         scene.check()
         silent, _ = heard.look()
-        if silent > _SILENT:
+        if silent > GONE:
             revision = scene.run.revision
             raise Waiting(
                 "no mirror is running: what differs is reconciled as soon as one does",

@@ -29,7 +29,7 @@ from migrator.commands.started import (
 from migrator.engine.followers import Followers
 from migrator.engine.guard import Bounds
 from migrator.engine.mirror import Answer, Mirror
-from migrator.engine.settled import Heard
+from migrator.engine.settled import GONE, Heard
 from migrator.engine.swap import SwapTerms
 from migrator.engine.work import Nobody, Scene, Watcher
 from migrator.errors import Interrupted, MigratorError, Refused, Waiting
@@ -40,7 +40,6 @@ from migrator.state import Lease, LiveState, Run
 from migrator.state.gateways import Gateways
 
 _LOOK = 0.1
-_SILENT = 30.0
 _STAND_BY = 1.0
 
 log = structlog.get_logger("migrator.mirror")
@@ -186,7 +185,7 @@ def _wait(
         if stop.wait(_LOOK):
             raise Interrupted("stopped looking; the mirror goes on")
         silent, _ = heard.look()
-        if silent > _SILENT:
+        if silent > GONE:
             raise Waiting(
                 f"the mirror has said nothing for {silent:.0f} s",
                 hint="look at its log; what it was asked for it does when it goes on",

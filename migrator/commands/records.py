@@ -222,9 +222,7 @@ def _live(project: Project, run: Run, classes: int) -> LiveStatus:
 
 def _mending(project: Project, run: Run, classes: int) -> str:
     """What is left to the mirror of what a comparison has named, in words."""
-    tasks = [task for move in range(classes)
-             for task in project.control.tasks(run.id, move, mending.WORK)
-             if not task.done]  # fmt: skip
+    tasks = [task for _, task in mending.left(project.control, run.id, classes)]
     if any(task.range is None for task in tasks):
         return "all keys of both sides"
     keys = sum(map(mending.count, tasks))

@@ -17,7 +17,7 @@ from migrator.model.canonical import encode
 from migrator.model.json_text import UNFIT, from_text, load, to_text
 from migrator.model.value import Value
 from migrator.ports import Json
-from migrator.state import Task
+from migrator.state import Control, Task
 
 if TYPE_CHECKING:
     from migrator.engine.lane import Lane
@@ -79,12 +79,13 @@ class Unlike:
         ]
 
 
-def left(scene: Scene) -> Iterator[tuple[int, Task]]:
-    """What the owner has still to reconcile of what was handed to it, with the move's number."""
-    for route in scene.routes:
-        for task in scene.control.tasks(scene.run.id, route.number, WORK):
+def left(control: Control, run: str, moves: int) -> Iterator[tuple[int, Task]]:
+    """What the owner of a run has still to reconcile of what was handed to it, with the number of
+    the move, of so many."""
+    for move in range(moves):
+        for task in control.tasks(run, move, WORK):
             if not task.done:
-                yield route.number, task
+                yield move, task
 
 
 def count(task: Task) -> int:
@@ -109,14 +110,14 @@ class Mending:
         """Look, where that was not done just now, and carry out one task; ``now`` in seconds."""
         if now < self._looked + _EVERY:
             return
-        retry = self._scene.retry
-        found = retry(lambda: next(left(self._scene), None))
+        scene, retry = self._scene, self._scene.retry
+        found = retry(lambda: next(left(scene.control, scene.run.id, len(scene.routes)), None))
         if found is None:
             self._looked = now
             return
         number, task = found
         self._carry_out(self._lanes[number], task)
-        retry(self._scene.control.checkpoint, self._scene.run.id, replace(task, done=True))
+        retry(scene.control.checkpoint, scene.run.id, replace(task, done=True))
         reached("mend.checkpointed")
 
     def _carry_out(self, lane: Lane, task: Task) -> None:

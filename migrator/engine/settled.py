@@ -13,7 +13,8 @@ from migrator.errors import Interrupted, Waiting
 from migrator.route import Route
 from migrator.state import Control, LiveState
 
-_SILENT = 30.0
+# Seconds of silence after which who waits for a mirror takes it for gone.
+GONE = 30.0
 _MARK_EVERY = 5.0
 
 
@@ -70,7 +71,7 @@ def settler(
             silent, state = heard.look()
             met = state.get("settled")
             marks.difference_update(met if isinstance(met, list) else ())
-            if marks and silent > _SILENT:
+            if marks and silent > GONE:
                 raise Waiting(
                     "no mirror is running, so the sides differ by what was written since",
                     hint=f"start it:  migrator mirror {run.revision}",
@@ -83,4 +84,4 @@ def settler(
     return settle
 
 
-__all__ = ["Heard", "settler"]
+__all__ = ["GONE", "Heard", "settler"]

@@ -144,10 +144,9 @@ def verify(
     return found
 
 
-def verify_again(scene: Scene, route: Route, found: Verification, unlike: Unlike) -> None:
-    """Look once more at all on which the sides of a live move differed, and have ``found`` tell
-    what still does; where that can't be named, at all there is."""
-    before = found.unlike
+def verify_again(scene: Scene, route: Route, found: Verification, unlike: Unlike) -> Verification:
+    """What was found, with all on which the sides of a live move differed looked at once more;
+    where that can't be named, with all there is."""
     if unlike.whole:
         again = verify(scene, route)
     else:
@@ -155,11 +154,9 @@ def verify_again(scene: Scene, route: Route, found: Verification, unlike: Unlike
         again = walk.found
         _look_at_named(walk, unlike)
         again.equal += found.equal
-        for name in ("read", "quarantined"):
-            setattr(again, name, getattr(found, name))
-    again.mended = max(0, before - again.unlike)
-    for name in again.__struct_fields__:
-        setattr(found, name, getattr(again, name))
+        again.read, again.quarantined = found.read, found.quarantined
+    again.mended = max(0, found.unlike - again.unlike)
+    return again
 
 
 def _look_at_named(walk: _Pass, unlike: Unlike) -> None:

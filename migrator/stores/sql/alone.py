@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import sqlalchemy as sa
 
 from migrator.model.value import Value
+from migrator.stores.sql.changes import changes_of, parents_first
 from migrator.stores.sql.errors import ByStep, is_refused
 from migrator.stores.sql.rows import Found, Row
 from migrator.stores.sql.shape import Node
@@ -109,8 +110,6 @@ class Alone:
         self, rows: Unfolded | None, held: dict[Node, list[Found]], *, new: bool
     ) -> list[Asked]:
         """What is deleted, children first, and what is put, parents first."""
-        from migrator.stores.sql.write import changes_of, parents_first
-
         changes = {
             node: changes_of(node, rows.rows[node] if rows else [], held[node])
             for node in self._nodes

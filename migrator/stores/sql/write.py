@@ -26,6 +26,7 @@ from migrator.model.canonical import encode, equal
 from migrator.model.rules import assemble
 from migrator.model.value import Record, Value, show
 from migrator.stores.sql.alone import Alone, Decide, Wanted
+from migrator.stores.sql.changes import Changes, changes_of, parents_first
 from migrator.stores.sql.errors import is_unique
 from migrator.stores.sql.keys import among, bind
 from migrator.stores.sql.rows import Found
@@ -332,8 +333,7 @@ class Writer:
         (block,) = self.collection.in_order(found, [patch.id])
         if block is None:
             raise Terminal(f"there is no block {show(patch.id)} to patch", where=self.where)
-        entries = {p: x for p, x in block.entries.items() if p not in patch.unset}
-        changed = Block(patch.id, {**entries, **patch.set})
+        changed = made_of(Block(patch.id, block.entries), patch)
         return Wanted(unfold(self.root, [changed], self.where))
 
     def amend(
@@ -348,18 +348,28 @@ class Writer:
         def change(found: list[Found]) -> Wanted | None:
             after.clear()
             (there,) = self.collection.in_order(found, [id])
-            record = None if there is None else amended(assemble(there.entries), set, append)
-            if record is None:
+            made = self._amended(there, id, set, append)
+            if made is None:
                 return None
-            unfolded = unfold(self.root, [Block(id, {"": record})], self.where)
-            after.append(Block(id, self.collection.rules.partition(record)))
-            return Wanted(unfolded)
+            after.append(made[0])
+            return Wanted(made[1])
 
         try:
             self.alone.change(id, change)
         except DoesNotFit:
             return None
         return after[0] if after else None
+
+    def _amended(
+        self, there: Block | None, id: Value, set: Mapping[str, Value], append: Mapping[str, Value]
+    ) -> tuple[Block, Unfolded] | None:
+        """The block after fields were set and elements added, and its rows; None where it is not
+        there, or no list to add to. Raises DoesNotFit."""
+        record = None if there is None else _with(assemble(there.entries), set, append)
+        if record is None:
+            return None
+        unfolded = unfold(self.root, [Block(id, {"": record})], self.where)
+        return Block(id, self.collection.rules.partition(record)), unfolded
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         """Change an aggregate that is still as it was read, in one transaction."""
@@ -489,52 +499,7 @@ class _Taken(_Clash):
     """A unique key of a new root was taken: its own by somebody who was faster, or another."""
 
 
-class Changes:
-    """What becomes of the rows of a table."""
-
-    def __init__(self) -> None:
-        self.fresh: list[Written] = []
-        self.changed: list[Written] = []
-        self.gone: list[list[Any]] = []
-
-
-def changes_of(node: Node, rows: list[Written], held: list[Found]) -> Changes:
-    """What makes the rows of a table these, of those that lie there."""
-    changes = Changes()
-    if not node.key:
-        _keyless(node, rows, held, changes)
-        return changes
-    places = node.places(node.key)
-    there = {form([found.values[i] for i in places]): found.values for found in held}
-    for row in rows:
-        values = there.pop(row.key, None)
-        if values is None:
-            changes.fresh.append(row)
-        elif not _same(node, row.values, values):
-            changes.changed.append(row)
-    changes.gone = list(there.values())
-    return changes
-
-
-def _keyless(node: Node, rows: list[Written], held: list[Found], changes: Changes) -> None:
-    """Rows without a key are told apart by nothing: a parent's rows stay or go together."""
-    places = node.places(node.parent)
-    new: dict[bytes, list[Written]] = {}
-    old: dict[bytes, list[Found]] = {}
-    for row in rows:
-        new.setdefault(canonical([row.values[i] for i in places]), []).append(row)
-    for found in held:
-        old.setdefault(canonical([found.values[i] for i in places]), []).append(found)
-    for parent in {**new, **old}:
-        wanted = sorted(canonical(row.values) for row in new.get(parent, []))
-        if wanted != sorted(canonical(found.values) for found in old.get(parent, [])):
-            changes.fresh.extend(new.get(parent, []))
-            # The row stands for all of its parent's, which may lie there unseen (moved).
-            first: list[Any] = [*old.get(parent, []), *new.get(parent, [])]
-            changes.gone.append(first[0].values)
-
-
-def amended(record: Record, set: Mapping[str, Value], append: Mapping[str, Value]) -> Record | None:
+def _with(record: Record, set: Mapping[str, Value], append: Mapping[str, Value]) -> Record | None:
     """A record with fields set and elements added; None where there is no list to add to."""
     made = {**record, **{name: _plain(value) for name, value in set.items()}}
     for name, item in append.items():
@@ -543,40 +508,6 @@ def amended(record: Record, set: Mapping[str, Value], append: Mapping[str, Value
             return None
         made[name] = [*there, _plain(item)]
     return made
-
-
-_SIMPLE = (str, int, bool, bytes, type(None))
-
-
-def _same(node: Node, wanted: list[Any], held: list[Any]) -> bool:
-    # Most rows stay as they are, and of simple values Python can tell it at once.
-    if wanted == held and all(
-        type(a) is type(b) and type(a) in _SIMPLE for a, b in zip(wanted, held, strict=True)
-    ):
-        return True
-    made = [codec.column.generated is not None for codec in node.codecs]
-    left = [x for x, generated in zip(wanted, made, strict=True) if not generated]
-    right = [x for x, generated in zip(held, made, strict=True) if not generated]
-    return canonical(left) == canonical(right)
-
-
-def parents_first(node: Node, rows: list[Written]) -> list[Written]:
-    """Rows that other rows of their own table refer to, before those."""
-    links = [key for key in node.info.foreign if key.table == node.info.name]
-    if not links or len(rows) < 2:
-        return rows
-    (link, *_) = links
-    refs, mine = node.places(link.refs), node.places(link.columns)
-    by_key = {canonical([row.values[i] for i in refs]): row for row in rows}
-    done: dict[int, Written] = {}
-    for row in rows:
-        chain: list[Written] = []
-        at: Written | None = row
-        while at is not None and id(at) not in done and at not in chain:
-            chain.append(at)
-            at = by_key.get(canonical([at.values[i] for i in mine]))
-        done.update((id(one), one) for one in reversed(chain))
-    return list(done.values())
 
 
 def _decode(codec: Any, raw: Any) -> Any:

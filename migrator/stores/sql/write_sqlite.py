@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from migrator.errors import DoesNotFit
 from migrator.exchange import Change, is_still, made_of
 from migrator.model.block import Block
-from migrator.model.rules import assemble
 from migrator.model.value import Value
 from migrator.stores.sql.rows import picker
 from migrator.stores.sql.shape import Node
 from migrator.stores.sql.unfold import Unfolded, Written, unfold
 from migrator.stores.sql.upsert import texts_of
-from migrator.stores.sql.write import Writer, amended
+from migrator.stores.sql.write import Writer
 
 if TYPE_CHECKING:
     from migrator.stores.sql.tables import TablesCollection
@@ -106,15 +105,13 @@ class SqliteWriter(Writer):
         after: list[Block] = []
 
         def change(raw: sqlite3.Connection) -> bool:
-            there = self.collection.read_raw(raw, id)
-            record = None if there is None else amended(assemble(there.entries), set, append)
-            if record is None:
+            made = self._amended(self.collection.read_raw(raw, id), id, set, append)
+            if made is None:
                 return False
-            unfolded = unfold(self.root, [Block(id, {"": record})], self.where)
-            if unfolded.doubtful:
+            if made[1].doubtful:
                 raise _NotSo
-            after.append(Block(id, self.collection.rules.partition(record)))
-            return self._replace(raw, unfolded)
+            after.append(made[0])
+            return self._replace(raw, made[1])
 
         try:
             done = None if self._parts is None else self._tried(change)
