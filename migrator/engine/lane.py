@@ -10,7 +10,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -71,6 +72,13 @@ class _Reading:
     # What was read of it to see that it is not lost, and that it is.
     ahead: deque[Touches] = field(default_factory=deque)
     lost: FeedLost | None = None
+
+    def close(self) -> None:
+        """Let go of the feed: what was taken out of it and not acknowledged comes again."""
+        if self.feed is not None:
+            self.feed.close()
+        self.feed = None
+        self.ahead.clear()
 
 
 class Lane:
@@ -136,10 +144,7 @@ class Lane:
         reading = self._readings.get(side)
         if reading is None:
             return
-        if reading.feed is not None:
-            reading.feed.close()
-            reading.feed = None
-        reading.ahead.clear()
+        reading.close()
         reading.journal = self.journal(side)
         self._open(side)
 
@@ -152,9 +157,7 @@ class Lane:
     def close(self) -> None:
         """Let go of the feeds; the servers keep what comes."""
         for reading in self._readings.values():
-            if reading.feed is not None:
-                reading.feed.close()
-                reading.feed = None
+            reading.close()
 
     def drop(self) -> None:
         """Remove what was made on both sides for the feeds and fences, and beside them."""
@@ -179,10 +182,7 @@ class Lane:
             self._lost(side, error)
 
     def _broken(self, reading: _Reading, error: Transient) -> None:
-        if reading.feed is not None:
-            reading.feed.close()
-        reading.feed = None
-        reading.ahead.clear()  # it comes again
+        reading.close()
         reading.broken_until = time.monotonic() + reading.wait
         log.warning("feed broke", where=error.where, error=error.what, seconds=reading.wait)
         reading.wait = min(reading.wait * 2, LONGEST_WAIT)
@@ -208,13 +208,16 @@ class Lane:
         self.reconciler.written[side].lost()
         reading = self._readings[side]
         reading.lost = None
-        reading.ahead.clear()
+        reading.close()  # of what is read no position may be kept for the new one
         self.scene.retry(reading.journal.drop)
         start = self.scene.retry(reading.journal.prepare)
         self._keep(side, replace(self._kept(side), feed=start))
         self._overheard = None
-        reading.feed = reading.journal.open(start)
         reading.losses += 1
+        try:
+            reading.feed = reading.journal.open(start)
+        except Transient as broke:
+            self._broken(reading, broke)
 
     # ------------------------------------------------------------------ reading
 
@@ -224,19 +227,30 @@ class Lane:
         ``hurry``: at once, and not on what comes meanwhile.
         """
         self.reconciler.written[primary].forget()
-        given = self._gather(primary, seconds, hurry=hurry)
-        self._overhear(primary)
-        if given is not None:
-            self._act(primary, given)
-        elif self._readings[primary].feed is not None:
+        with self._whole(primary):
+            given = self._gather(primary, seconds, hurry=hurry)
+            self._overhear(primary)
+            if given is not None:
+                self._act(primary, given)
+        if given is None and self._readings[primary].feed is not None:
             self._lag, self._since = 0.0, None
-        elif self._since is None:
+        elif given is None and self._since is None:
             self._since = time.monotonic()
         # Also where touches came: under steady writes they always do.
         scanned = self._scan(primary)
         if not scanned:
             self._try_again(primary)
         return given is not None or scanned
+
+    @contextmanager
+    def _whole(self, side: str) -> Iterator[None]:
+        """What is taken out of a feed within, and not dealt with to its end, is taken out again:
+        whoever goes on after an error must not acknowledge what lies behind it."""
+        try:
+            yield
+        except BaseException:
+            self._readings[side].close()
+            raise
 
     def _act(self, primary: str, given: Touches) -> None:
         began = self._since = time.monotonic() - given.age
@@ -246,8 +260,8 @@ class Lane:
         self.reconciler.touched(primary, given.touches)
         reached("mirror.applied")
         self.touched += len(given.touches)
-        self._acknowledge(primary, given)
         self._clear(primary, given)
+        self._acknowledge(primary, given)
         self._lag, self._since = time.monotonic() - began, None
         self._readings[primary].marks.extend(given.marks)
 
@@ -485,16 +499,17 @@ class Lane:
     def pass_over(self, side: str, seconds: float) -> None:
         """Read the feed of a side that has just become the primary, and whose fence is up. It shows
         writes of our own; what somebody else wrote there is told, and mirrored."""
-        given = self._poll(side, seconds)
-        if given is None:
-            return
-        if given.whole:
-            self.scan(tells=True)
-        written = self.reconciler.written[side]
-        strange = [touch for touch in given.touches if not written.expects(touch)]
-        self.reconciler.foreign(side, self.reconciler.unlike(side, strange), side, tell=True)
-        self._acknowledge(side, given)
-        self._readings[side].marks.extend(given.marks)
+        with self._whole(side):
+            given = self._poll(side, seconds)
+            if given is None:
+                return
+            if given.whole:
+                self.scan(tells=True)
+            written = self.reconciler.written[side]
+            strange = [touch for touch in given.touches if not written.expects(touch)]
+            self.reconciler.foreign(side, self.reconciler.unlike(side, strange), side, tell=True)
+            self._acknowledge(side, given)
+            self._readings[side].marks.extend(given.marks)
 
     def losses(self, side: str) -> int:
         """How often a side's feed was lost, and with it the markers in it."""

@@ -126,6 +126,22 @@ class Mirror:
         Raises Interrupted. What could not be done of a request is its answer, and no error here.
         """
         reached("run.started")
+        try:
+            self._begin()
+            if self.guard is not None:
+                self.guard.begin()
+            while not self.run.phase.ended and not enough():
+                self.scene.check()
+                self.turn()
+        finally:
+            if self.guard is not None:
+                self.guard.end()
+            for lane in self.lanes:
+                lane.close()
+            self._stop_verifying()
+
+    def _begin(self) -> None:
+        """Take over from the owner before."""
         lease = self.scene.lease
         # Whoever comes after this process has to outwait them, too, where it does not come so far.
         lease.doubtful = lease.succeeded
@@ -139,18 +155,6 @@ class Mirror:
             self._outwait()
         lease.doubtful = False
         self._take_up()
-        if self.guard is not None:
-            self.guard.begin()
-        try:
-            while not self.run.phase.ended and not enough():
-                self.scene.check()
-                self.turn()
-        finally:
-            if self.guard is not None:
-                self.guard.end()
-            for lane in self.lanes:
-                lane.close()
-            self._stop_verifying()
 
     def _agree(self) -> None:
         """Go by the control row only where the stores hold the same epoch (R15). Raises Refused,

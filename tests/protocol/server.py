@@ -77,6 +77,7 @@ class Server:
         self.reign = 0  # another feed has another one
         self.counts = False  # whether the feed tells of how many writes a touch is
         self.attached = False
+        self.readers = 0  # feeds that are open
         self.fenced = False
         self._fences = fences
 
@@ -244,7 +245,10 @@ class ServerJournal:
 
     def open(self, position: Json) -> ServerFeed:
         self._server.world.step("open")
-        return ServerFeed(self._server, position)
+        feed = ServerFeed(self._server, position)
+        assert not self._server.readers, "the feed before is still open"
+        self._server.readers += 1
+        return feed
 
     def mark(self, name: str) -> None:
         self._server.world.step("mark")
@@ -317,7 +321,7 @@ class ServerFeed:
             self._server.begins = max(self._server.begins, position[1])
 
     def close(self) -> None:
-        pass
+        self._server.readers -= 1
 
 
 class ServerFence:

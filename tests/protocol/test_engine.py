@@ -16,9 +16,10 @@ from migrator.engine import mirror, swap
 from migrator.engine.held import Held, _Mark
 from migrator.engine.lane import Lane
 from migrator.engine.work import Scene
+from migrator.errors import Terminal
 from migrator.journal import OTHER
 from migrator.model.phase import Phase
-from migrator.state import Run
+from migrator.state import LiveState, Run
 from tests.protocol.plants import PLANTS, ends_equal
 from tests.protocol.schedule import (
     Chances,
@@ -251,6 +252,36 @@ def test_a_feed_lost_after_the_flip_does_not_keep_writes_stopped(
 
     assert schedule.ask(Phase.CUT_OVER)
 
+    ends_equal(schedule)
+
+
+def test_touches_that_an_attempt_failed_on_are_acted_on_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+
+    def fails() -> None:
+        raise Terminal("the disk is full", where="control database")
+
+    def meets() -> None:
+        world.put("0")
+        world.script["mirror.touched"] = fails
+
+    world.script["swap.armed"] = meets
+    live = LiveState(schedule.control, schedule.run)
+    live.ask(Phase.CUT_OVER.value, {"hook": "stop"} if world.hook else {})
+    turns = iter(range(20))
+
+    def goes_on() -> bool:
+        turn = next(turns)
+        if turn == 5:
+            world.put("1")  # the same process acknowledges this one
+        return turn == 19
+
+    schedule.work(goes_on)
+
+    assert live.asked() is None
     ends_equal(schedule)
 
 
