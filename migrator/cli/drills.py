@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from migrator.cli.options import Options, global_options, pass_options, swap_options
+from migrator.cli.options import Number, Options, global_options, pass_options, swap_options
 from migrator.cli.output import tell, tell_all, tell_json
 from migrator.cli.signals import stoppable
 from migrator.errors import Mismatch, Usage
@@ -26,26 +27,26 @@ _MIX = "put=2,update=3,append=3,delete=1,get=3"
 @click.argument("plan", metavar="PLAN|REVISION")
 @click.option("--writers", type=click.IntRange(1, 64), default=2, show_default=True,
               help="Processes that write.")  # fmt: skip
-@click.option("--rate", type=click.FloatRange(0, min_open=True), default=50.0, show_default=True,
+@click.option("--rate", type=Number(0, min_open=True), default=50.0, show_default=True,
               help="Calls a second, of all writers together.")  # fmt: skip
 @click.option("--mix", default=_MIX, show_default=True, metavar="CALL=PART,...",
               help="How much of which call.")  # fmt: skip
 @click.option("--keys", type=click.IntRange(1, 10_000), default=20, show_default=True,
               help="Keys of each writer.")  # fmt: skip
-@click.option("--skew", type=click.FloatRange(0), default=1.0, show_default=True,
+@click.option("--skew", type=Number(0), default=1.0, show_default=True,
               help="Exponent of Zipf's law for the keys; 0 for all alike.")  # fmt: skip
 @click.option("--replay", multiple=True, metavar="FILE",
               type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Replay what gateways recorded, in the place of --rate, --mix, --keys and "
               "--skew; may be repeated.")  # fmt: skip
-@click.option("--speed", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
+@click.option("--speed", type=Number(0, min_open=True), default=1.0, show_default=True,
               help="So many times the rate of the recording.")  # fmt: skip
-@click.option("--seconds", type=click.FloatRange(0, min_open=True),
+@click.option("--seconds", type=Number(0, min_open=True),
               help="Of traffic between two steps; default: 5, or a fifth of the recording if that "
               "is longer.")  # fmt: skip
 @click.option("--minimum", type=click.IntRange(1), default=20, show_default=True,
               help="Acknowledged calls of each kind, without which it does not pass.")  # fmt: skip
-@click.option("--lease", type=click.FloatRange(0.5), default=5.0, show_default=True,
+@click.option("--lease", type=Number(0.5), default=5.0, show_default=True,
               metavar="SECONDS",
               help="Of a writer's gateway: a swap waits for that of a killed one.")  # fmt: skip
 @click.option("--seed", type=int, help="Choose as a drill before did.")
@@ -136,6 +137,7 @@ def _mix(text: str) -> dict[Act, float]:
             raise Usage(
                 f"--mix: {word.strip()!r} is no part of a mix", hint=f"for example:  --mix {_MIX}"
             ) from None
-    if found.get(Act.PUT, 0) <= 0 or min(found.values()) < 0:
-        raise Usage("--mix: puts have to be in it, and no part below 0")
+    parts = found.values()
+    if found.get(Act.PUT, 0) <= 0 or not all(0 <= part < math.inf for part in parts):
+        raise Usage("--mix: puts have to be in it, and each part is a number from 0 on")
     return found

@@ -56,6 +56,11 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 class Commands(click.Group):
     """The group of all commands, in the order in which they are used."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:
+            raise Usage("no command was given", hint=self.get_help(ctx))
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.options import Options, global_options, pass_options
+from migrator.cli.options import Number, Options, global_options, pass_options
 from migrator.cli.output import tell_all, tell_json
 from migrator.errors import Failed
 
@@ -37,7 +37,7 @@ def stores_command(options: Options, kinds: bool) -> int:
 @click.command("status")
 @click.argument("revision", required=False)
 @click.option("--watch", is_flag=True, help="Go on looking until what is under way has ended.")
-@click.option("--every", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True,
+@click.option("--every", type=Number(0.1, 3600), default=2.0, show_default=True,
               metavar="SECONDS", help="How often --watch looks.")  # fmt: skip
 @global_options
 @pass_options

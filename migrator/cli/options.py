@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Callable
@@ -90,6 +91,19 @@ def _option(name: str, **more: Any) -> Callable[[F], F]:
     return click.option(name, expose_value=False, callback=_keep, envvar=envvar, **more)
 
 
+class Number(click.FloatRange):
+    """A number within a range. Not NaN, which no bound keeps out, nor infinity: JSON has neither,
+    and no clock can wait for them."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not finite.", param, ctx)
+        return number
+
+
 def address(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> tuple[str, int] | None:
@@ -124,7 +138,7 @@ def swap_options(command: F) -> F:
         return command(*args, swap=terms, **more)
 
     made: Any = with_terms
-    seconds = click.FloatRange(0, min_open=True)
+    seconds = Number(0, min_open=True)
     for decorate in reversed(
         [
             click.option(

@@ -26,7 +26,13 @@ _STYLES = {
 
 
 def prepare() -> None:
-    """Make the streams take any text: what the terminal's encoding lacks is escaped."""
+    """Make the streams take any text: what the terminal's encoding lacks is escaped. One that the
+    caller has closed is there, and goes nowhere."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # It takes the lowest number that is free, which is the stream's own: else that would go
+            # to the next file that is opened, a database perhaps.
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.options import Options, global_options, pass_options
+from migrator.cli.options import Number, Options, global_options, pass_options
 from migrator.cli.output import tell, tell_json
 from migrator.cli.shadowing import SHARE
 from migrator.errors import Usage
@@ -15,7 +15,7 @@ from migrator.errors import Usage
 @click.option("--share", type=SHARE, metavar="SHARE",
               help="Let the mirror answer this share of reads from now on, such as 0.1 or 10%; "
               "0 for none.")  # fmt: skip
-@click.option("--stale", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+@click.option("--stale", type=Number(0, min_open=True), metavar="SECONDS",
               help="By how much its answers may be older than the primary, from now on; 10 where "
               "nobody ever said.")  # fmt: skip
 @global_options

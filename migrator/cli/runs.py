@@ -259,7 +259,7 @@ def _question(sources: str, keep_source: bool) -> str:
     return f"End the move and DROP {sources} with all that is in it? There is no way back."
 
 
-@click.group("quarantine")
+@click.group("quarantine", no_args_is_help=False)
 def quarantine_command() -> None:
     """Blocks that could not be written, and why."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from migrator.cli.options import Options, global_options, pass_options
+from migrator.cli.options import Number, Options, global_options, pass_options
 from migrator.cli.output import tell, tell_all, tell_json
 from migrator.cli.signals import stoppable
 from migrator.errors import Failed, Interrupted, Mismatch, Usage
@@ -40,7 +40,7 @@ SHARE = _Share()
 @click.argument("revision")
 @click.option("--sample", type=click.IntRange(1, 100_000), default=100, show_default=True,
               help="How many keys of each class are read.")  # fmt: skip
-@click.option("--every", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+@click.option("--every", type=Number(0, min_open=True), metavar="SECONDS",
               help="Go on with other keys, so often, until the run ends.")  # fmt: skip
 @click.option("--share", type=SHARE, metavar="SHARE",
               help="Have gateways make this share of their reads on both sides from now on, such "

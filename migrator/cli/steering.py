@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from migrator.cli.options import Options, global_options, pass_options
+from migrator.cli.options import Number, Options, global_options, pass_options
 from migrator.cli.output import tell, tell_json
 from migrator.errors import Usage
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command("throttle")
 @click.argument("revision")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="BLOCKS_PER_S",
+@click.option("--rate", type=Number(0, min_open=True), metavar="BLOCKS_PER_S",
               help="How many blocks a second are copied at most.")  # fmt: skip
 @click.option("--off", is_flag=True, help="Copy as fast as it goes.")
 @global_options

@@ -240,6 +240,19 @@ def test_an_output_that_is_full(shop: Project, format: str) -> None:
     assert (done.returncode, done.stderr) == (1, "failed: no space left on device\n")
 
 
+@pytest.mark.parametrize(
+    ("call", "code"), [("stamp 0001 <&- >&- 2>&-", 0), ("finish 0001 <&- >&-", 3)]
+)
+def test_streams_that_are_closed(shop: Project, call: str, code: int) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m migrator {call}', sys.executable],
+        cwd=shop.root, env=shop.environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == code
+    assert done.stderr.startswith("refused: there is no run of 0001" if code else "")
+    assert shop.done("history", "--format", "json").json[0]["done"] is (code == 0)
+
+
 def test_main_returns_the_code_and_gives_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
