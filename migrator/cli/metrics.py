@@ -162,7 +162,7 @@ def _metrics(found: Figures, env: str) -> Iterator[Metric]:
     if live is not None:
         text = "By how much the mirror was behind when it told so last."
         yield gauge("mirror_lag_seconds", text, live.lag)
-        yield gauge("mirror_waits", "1 while the mirror waits for a store.", bool(live.waits))
+        yield gauge("mirror_waits", "1 while the mirror waits and reads nothing.", bool(live.waits))
         text = "Writes of gateways that have begun and not ended."
         yield gauge("open_brackets", text, live.brackets)
         yield from _feeds(live, names, values)

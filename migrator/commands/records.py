@@ -105,10 +105,11 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How the mirror of a live run is. ``silent``: for how many seconds it has said nothing, null
     where it never did. ``lag``: by how many seconds the mirror was behind then. ``ledger``: how
     many blocks could not be written back, so that a rollback would lose what was written.
-    ``waits``: for which store the mirror waits, and why; ``brackets``: how many writes of gateways
-    have begun and not ended; ``feeds``: what the servers keep for it. ``differed``: the keys that
-    differed when all was last compared, or in shadow reads since; ``unable``: who holds a lease and
-    can't follow; ``mending``: what the mirror was given to reconcile, empty for nothing."""
+    ``waits``: for what the mirror waits, a store and why, or the last requests of one that was
+    killed; ``brackets``: how many writes of gateways have begun and not ended; ``feeds``: what the
+    servers keep for it. ``differed``: the keys that differed when all was last compared, or in
+    shadow reads since; ``unable``: who holds a lease and can't follow; ``mending``: what the mirror
+    was given to reconcile, empty for nothing."""
 
     silent: float | None
     lag: float

@@ -179,10 +179,11 @@ class Mirror:
     def _outwait(self) -> None:
         """Wait until no request of an owner that died can be carried out any more (R2, R6)."""
         log.warning("waits for the last requests of the mirror before", seconds=self.request_life)
-        until = time.monotonic() + self.request_life
-        while time.monotonic() < until:
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < self.request_life:
             self.scene.check()
-            self.tell()
+            # What is written to the primary meanwhile is not read, and so far it is behind.
+            self.tell(waits="the last requests of the mirror before", lag=waited)
             time.sleep(IDLE)
 
     def turn(self) -> None:
@@ -487,8 +488,8 @@ class Mirror:
         """Seconds by which the mirror is behind, of the worst lane."""
         return max((lane.lag for lane in self.lanes), default=0.0)
 
-    def tell(self) -> None:
-        """Say how things stand, where that was not done just now."""
+    def tell(self, *, waits: str = "", lag: float = 0.0) -> None:
+        """Say how things stand, where that was not done just now; ``waits`` as in LiveStatus."""
         marks = self._marks()
         if self._told + TELL_EVERY > time.monotonic() and marks == self._settled:
             return
@@ -500,11 +501,11 @@ class Mirror:
         copied = [_counts(self.scene.control.tasks(self.run.id, lane.route.number, "backfill"))
                   for lane in self.lanes]  # fmt: skip
         self._say(
-            settled=marks, lag=round(self.lag(), 3),
+            settled=marks, lag=round(max(lag, self.lag()), 3),
             scanning=any(lane.scanning for lane in self.lanes),
             read=sum(c.get("read", 0) for c in copied), mirrored=total.__dict__,
             touched=sum(lane.touched for lane in self.lanes),
-            brackets=sum(lane.brackets for lane in self.lanes), waits="",
+            brackets=sum(lane.brackets for lane in self.lanes), waits=waits,
             reading={lane.route.cls: lane.is_reading(self.run.primary) for lane in self.lanes
                      if self.run.phase.rank >= Phase.DUAL_WRITE.rank},
         )  # fmt: skip

@@ -73,6 +73,8 @@ def applied_lines(
         yield from after_cut_over(revision, complete)
     else:
         yield step(phase.words, f"{places(primary, 'stays', 'stay')} the primary", "bold")
+        if live:
+            yield _goes_on(revision, complete)
         ready = live and phase is Phase.SHADOW_READ
         yield Line(complete(f"go on with:  migrator {'cutover' if ready else 'apply'} {revision}"))
 
@@ -89,13 +91,18 @@ def swapped_lines(
         yield Line(complete(f"do it with:  migrator cutover {revision}"))
     elif applied.phase == Phase.CUT_OVER.value:
         yield step("cut over", f"{places(primary, 'is', 'are')} the primary now{pause}", "bold")
-        yield Line(complete(f"the mirror has to go on:  migrator mirror {revision}"))
+        yield _goes_on(revision, complete)
         yield from after_cut_over(revision, complete)
     else:
         text = f"{places(primary, 'is', 'are')} the primary again{pause}"
         yield step("rolled back", f"{text}; every write since the cut-over is kept", "bold")
+        yield _goes_on(revision, complete)
         ways = f"migrator cutover {revision}    or leave the move:  migrator abort {revision}"
         yield Line(complete(f"cut over again:  {ways}"))
+
+
+def _goes_on(revision: str, complete: Callable[[str], str]) -> Line:
+    return Line(complete(f"the mirror has to go on:  migrator mirror {revision}"))
 
 
 def after_cut_over(revision: str, complete: Callable[[str], str]) -> Iterator[Line]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from migrator.model.phase import Phase
+from migrator.state import LiveState
 from tests.protocol.plants import ends_equal
-from tests.protocol.schedule import level
+from tests.protocol.schedule import LIFE, level
 from tests.protocol.server import Fate
 
 
@@ -42,6 +43,28 @@ def test_a_successor_that_ends_while_it_outwaits_leaves_that_to_the_next(
     world.script["write"] = lambda: world.script.update(sleep=ends)
 
     ends_equal(schedule)
+
+
+def test_a_successor_that_outwaits_tells_for_what_and_for_how_long_it_has_read_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+    told = []
+
+    def looks() -> None:
+        state = LiveState(schedule.control, schedule.run).told()[1]
+        told.append((state["waits"], state["lag"]))
+        world.script["sleep"] = looks
+
+    world.put("0")
+    world.fates.append("killed")
+    world.script["write"] = lambda: world.script.update(sleep=looks)
+
+    ends_equal(schedule)
+
+    waits = [lag for why, lag in told if why == "the last requests of the mirror before"]
+    assert LIFE - 1 < max(waits) < LIFE
 
 
 @pytest.mark.parametrize("fate", ["refused", "lost", "late"])
