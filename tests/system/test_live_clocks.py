@@ -1,4 +1,5 @@
-"""Wall clocks that jump by an hour and back: the owner's and all gateways', on real feeds."""
+"""Wall clocks that jump by an hour and back: the owner's and all gateways', on real feeds, and on
+Cassandra, whose writes are stamped by them (R10)."""
 
 from __future__ import annotations
 
@@ -34,6 +35,44 @@ def leap(replace: Callable[[object, str, object], None]) -> None:
     """Let the wall clock of this process jump."""
     replace(time, "time", leaping(time.time, _HOUR))  # type: ignore[arg-type]
     replace(time, "time_ns", leaping(time.time_ns, _HOUR * 10**9))
+
+
+class Stepping(Stubborn):
+    """A writer whose wall clock jumps, and then goes on from there for a while."""
+
+    def live(self) -> None:
+        step(setattr)
+        super().live()
+
+
+def step(replace: Callable[[object, str, object], None]) -> None:
+    """Let the wall clock of this process jump at each tenth stamp that is asked of it. Cassandra's
+    driver gives up what it waits for by the same clock: what is under way then has no answer."""
+    off = itertools.cycle(10 * (0,) + 10 * (_HOUR,) + 10 * (-_HOUR,))
+    now, now_ns, ahead = time.time, time.time_ns, 0
+
+    def stamp() -> int:
+        nonlocal ahead
+        ahead = next(off)
+        return now_ns() + ahead * 10**9
+
+    replace(time, "time", lambda: now() + ahead)
+    replace(time, "time_ns", stamp)
+
+
+@pytest.mark.parametrize("config", [("cassandra", "embedded")], indirect=True, ids="-".join)
+def test_nothing_is_lost_where_the_clocks_jump_that_stamp_writes_to_cassandra(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gateways write there up to the cut-over, and the mirror from there on. No way back: what the
+    mirror has stamped ahead a gateway refuses to write until that time has come."""
+    with living(config, Stepping) as life:
+        step(monkeypatch.setattr)
+        own(config, "apply")
+        life.write()
+        own(config, "cutover")
+        life.write()
+        life.assert_nothing_lost()
 
 
 @pytest.mark.parametrize(

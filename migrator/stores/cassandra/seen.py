@@ -1,7 +1,8 @@
-"""Putting a block where a delete may lie, which leaves no stamp that could be read (R10).
+"""Writing where something may lie that has no stamp which could be read (R10): a delete, of a block
+or of one of its columns, or a row that has nothing but its key.
 
-Where the clock that stamped the delete was ahead, what is put in its place comes to nothing, and
-the server says nothing of it. So it is looked for, and put again, later, until it is there.
+Where the clock that stamped it was ahead, what is written in its place comes to nothing, and the
+server says nothing of it. So it is looked for, and written again, later, until it is there.
 """
 
 from __future__ import annotations
@@ -47,18 +48,45 @@ def until_seen(
     where: str,
 ) -> None:
     """Put again what is ``hidden`` of what was put. Raises Terminal where that takes over a day."""
+    left = _again(put, hidden, put_later)
+    if left:
+        raise Terminal(
+            f"{len(left)} blocks were deleted by a clock that is more than a day ahead: nothing "
+            "that is put in their place is seen",
+            where=where,
+            hint="set the clocks of the hosts that write there; wait until the time of that "
+            "delete has come, or compact the tables away with nodetool after gc_grace_seconds",
+        )
+
+
+def until_gone(
+    removed: Sequence[P],
+    there: Callable[[Sequence[P]], Sequence[P]],
+    remove_later: Callable[[Sequence[P], int], None],
+    where: str,
+) -> None:
+    """Remove again what is still ``there``. Raises Terminal where that takes over a day."""
+    left = _again(removed, there, remove_later)
+    if left:
+        raise Terminal(
+            f"{len(left)} rows were written by a clock that is more than a day ahead: they can't "
+            "be removed",
+            where=where,
+            hint="set the clocks of the hosts that write there, and wait until that time has come",
+        )
+
+
+def _again(
+    done: Sequence[P],
+    missed: Callable[[Sequence[P]], Sequence[P]],
+    later_: Callable[[Sequence[P], int], None],
+) -> Sequence[P]:
+    """Do again, later each time, what came to nothing; what still does after a day."""
     later = _FIRST
-    while put := hidden(put):
-        if later > _LAST:
-            raise Terminal(
-                f"{len(put)} blocks were deleted by a clock that is more than a day ahead: nothing "
-                "that is put in their place is seen",
-                where=where,
-                hint="set the clocks of the hosts that write there; wait until the time of that "
-                "delete has come, or compact the tables away with nodetool after gc_grace_seconds",
-            )
-        put_later(put, later)
+    while (done := missed(done)) and later <= _LAST:
+        later_(done, later)
         later *= 2
+    return done
 
 
-__all__ = ["Pristine", "lasts", "until_seen"]
+__all__ = ["Pristine", "lasts", "until_gone", "until_seen"]

@@ -23,7 +23,7 @@ from migrator.model.value import Value, show
 from migrator.stores.cassandra.columns_nested import quoted
 from migrator.stores.cassandra.locator import Locator
 from migrator.stores.cassandra.projections import Projected, delete, insert
-from migrator.stores.cassandra.seen import Pristine, ended, lasts, until_seen
+from migrator.stores.cassandra.seen import Pristine, ended, lasts, until_gone, until_seen
 from migrator.stores.cassandra.table_lives import latest, side_text
 from migrator.stores.cassandra.table_read import TableReader, all_columns
 from migrator.stores.cassandra.table_rows import Damaged, Row, Rows
@@ -49,6 +49,10 @@ class Old:
     held: frozenset[str] = frozenset()
     row: Row | None = None
     values: Values = field(default_factory=dict)
+
+
+# A row that was removed: the key of its block, what lay there, and where.
+_Removed = tuple[Value, Old, PrimaryKey]
 
 
 class TableWriter:
@@ -109,7 +113,7 @@ class TableWriter:
                 gone.append((row.id, old))  # a deadline already reached is a delete (R10)
                 continue
             writes.append(self._putting(row, old))
-            if old.key != row.key(self._shape.key) or not old.held:
+            if old.key != row.key(self._shape.key) or not old.held or self._gains(row, old):
                 new.append((row, old))
         self._send(writes)
         self._remove(gone)
@@ -134,17 +138,42 @@ class TableWriter:
             old = self.old([self._id(row) for row in hidden])
             self._put(list(zip(hidden, old, strict=True)))
 
+    def _gains(self, row: Row, old: Old) -> bool:
+        """Whether a column is put where its delete may lie, and nothing tells the stamp of that:
+        in a table with a side column each change leaves its own there (ADR 0030)."""
+        names = row.values.keys() - old.held
+        return not self._shape.side and not all(map(self._is_key, names))
+
     def _hidden(self, put: Sequence[tuple[Row, Old]]) -> list[tuple[Row, Old]]:
         """Those of some blocks that are not there though they were put, and not to end soon."""
         lasting = [pair for pair in put if lasts(pair[0].expires)]
-        keys = [row.key(self._shape.key) for row, _ in lasting]
-        there = [row is not None for row in self._reader.by_key(keys, self._shape.key.columns)]
+        there = list(map(self._shows, lasting, self._lying([pair[0] for pair in lasting])))
         if self._locator is not None:
             located = self._locator.find([self._id(row) for row, _ in lasting])
             there = [
                 is_there and at is not None for is_there, at in zip(there, located, strict=True)
             ]
         return [pair for pair, is_there in zip(lasting, there, strict=True) if not is_there]
+
+    def _lying(self, rows: Sequence[Row]) -> Iterable[Values | None]:
+        asked: list[Name] = list(self._shape.key.columns)
+        if not self._shape.side:
+            asked += [x.name for x in (*self._shape.regular, *self._shape.static)]
+            asked += [("writetime", x.name) for x in self._shape.regular]
+        return self._reader.by_key([row.key(self._shape.key) for row in rows], asked)
+
+    def _shows(self, put: tuple[Row, Old], found: Values | None) -> bool:
+        """Whether what lies in the place of a row is what was put, or was written since."""
+        row, old = put
+        if found is None or self._shape.side:
+            return found is not None
+        missing = any(found.get(name) is None for name in row.values)
+        return not missing or self._stamp_of(found) > old.stamp
+
+    def _stamp_of(self, found: Values) -> int:
+        """The latest stamp that can be read of a row's own columns; 0 where none can."""
+        told = (latest(found["writetime", x.name], x) for x in self._shape.regular)
+        return max((stamp for stamp in told if stamp is not None), default=0)
 
     def _put_later(self, put: Sequence[tuple[Row, Old]], later: int) -> None:
         for _, old in put:
@@ -314,6 +343,8 @@ class TableWriter:
             return [insert(self._table, self._columns, values, stamp, ttl)]
 
         self._wire.run([Unit(row.id, change(), change)])
+        if not self._pristine.holds and self._gains(row, old):
+            until_seen([(row, old)], self._hidden, self._put_later, self._where)
 
     def _is_key(self, name: str) -> bool:
         return name in self._shape.key.columns
@@ -347,9 +378,28 @@ class TableWriter:
         there = [(id, old, old.key) for id, old in olds if old.key is not None]
         if there:
             self._pristine.holds = False
-        self._wire.run(self._removing(id, old, key) for id, old, key in there)
+        self._wire.run(self._removing(*each) for each in there)
+        # The stamp of a row itself can't be read, and may be later than those of its columns.
+        unsure = [each for each in there if not (self._shape.side and each[1].held)]
+        until_gone(unsure, self._staying, self._remove_later, self._where)
         if self._static:
             self._sweep([key for _, _, key in there])
+
+    def _staying(self, removed: Sequence[_Removed]) -> list[_Removed]:
+        """Those of some rows that are there though they were removed, and not written since."""
+        stamps: list[Name] = [("writetime", column.name) for column in self._shape.regular]
+        names = [*self._shape.key.columns, *stamps]
+        found = self._reader.by_key([key for _, _, key in removed], names)
+        return [
+            each
+            for each, values in zip(removed, found, strict=True)
+            if values is not None and self._stamp_of(values) <= each[1].stamp
+        ]
+
+    def _remove_later(self, removed: Sequence[_Removed], later: int) -> None:
+        for _, old, _ in removed:
+            old.stamp += later
+        self._wire.run(self._removing(*each) for each in removed)
 
     def _removing(self, id: Value, old: Old, key: PrimaryKey) -> Unit:
         def made() -> list[Statement]:
