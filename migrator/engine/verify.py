@@ -25,6 +25,7 @@ import msgspec
 
 from migrator.engine import archived
 from migrator.engine.backfill import counts
+from migrator.engine.checkpoints import Checkpoints, checkpoints
 from migrator.engine.digests import digest, digest_of, hash_of
 from migrator.engine.living import living
 from migrator.engine.mending import Unlike
@@ -105,13 +106,20 @@ class _Pass:
     target: Observer
     aside: frozenset[str]
     found: Verification
+    checkpoints: Checkpoints
     archive: archived.Look | None = None
     odd: bool = False
     unlike: Unlike = field(default_factory=Unlike)
 
     def is_aside(self, id: Value) -> bool:
-        """Whether a key of the source is in quarantine."""
-        return bool(self.aside) and quarantine_key(id) in self.aside
+        """Whether a key of the source is in quarantine. The mirror of a live move takes keys out
+        of it while they are compared."""
+        if not self.aside or (key := quarantine_key(id)) not in self.aside:
+            return False
+        scene = self.scene
+        if not scene.run.live:
+            return True
+        return scene.retry(scene.control.is_aside, scene.run.id, self.route.number, key)
 
     def tell(self, key: str, what: str, paths: list[str]) -> None:
         told = Mismatched(key=key, what=what, paths=paths[:PATHS_TOLD])
@@ -127,16 +135,16 @@ def verify(
     With ``resume`` one that was interrupted goes on where it was, unless it had found a
     difference already: that may have been mended since. ``unlike`` takes the keys that differ.
     """
-    if not (resume and _is_clean_so_far(scene, route)):
-        forget(scene, route)
     walk, groups = _begun(scene, route)
+    if not (resume and _is_clean_so_far(walk)):
+        walk.checkpoints.forget(WORKS)
     walk.unlike, found = unlike or walk.unlike, walk.found
     if not (_can_sum(walk) and _add_up(walk)):
         _look_at_all(walk)
         if groups is not None:
             _look_at_moved(walk, groups)
     scene.watcher.ends("verify", route.cls)
-    forget(scene, route)
+    walk.checkpoints.forget(WORKS)
     if route.gathers:
         found.read = scene.retry(route.source_blocks)
     if groups is not None:
@@ -190,8 +198,8 @@ def _begun(scene: Scene, route: Route) -> tuple[_Pass, Moving | None]:
         source, aside = cast("Observer", reading(route, groups)), frozenset()
     else:
         source = living(route.source.observer())
-    look = _look(scene, route)
-    return _Pass(scene, route, source, target, aside, found, look), groups
+    noted, look = checkpoints(scene, route), _look(scene, route)
+    return _Pass(scene, route, source, target, aside, found, noted, look), groups
 
 
 def _look_at_moved(walk: _Pass, groups: Moving) -> None:
@@ -247,7 +255,7 @@ def _begins(walk: _Pass, work: str) -> None:
     scene, route = walk.scene, walk.route
     done = sum(
         sum(task.counts.get(name, 0) for name in ("equal", "quarantined", "archived"))
-        for task in scene.control.tasks(scene.run.id, route.number, work)
+        for task in walk.checkpoints.tasks(work)
     )
     scene.watcher.begins("verify", route.cls, done, scene.planned(route).read)
 
@@ -260,14 +268,14 @@ def _look(scene: Scene, route: Route) -> archived.Look | None:
 
 def forget(scene: Scene, route: Route) -> None:
     """Forget an interrupted verification, since one of the sides is about to change."""
-    scene.control.forget_tasks(scene.run.id, route.number, WORKS)
+    checkpoints(scene, route).forget(WORKS)
 
 
-def _is_clean_so_far(scene: Scene, route: Route) -> bool:
+def _is_clean_so_far(walk: _Pass) -> bool:
     return not any(
         task.counts.get(name, 0)
         for work in WORKS
-        for task in scene.control.tasks(scene.run.id, route.number, work)
+        for task in walk.checkpoints.tasks(work)
         for name in ("differ", "missing", "extra")
     )
 
@@ -283,7 +291,7 @@ def _walk(walk: _Pass, *works: str) -> list[int]:
             side = walk.source if isinstance(walk.source, Reader) else route.source
         if work == ARCHIVE and route.archive is not None:
             side = route.archive.collection
-        listed.append(scene.tasks(route, work, partial(scene.retry, side.split, ranges)))
+        listed.append(walk.checkpoints.listed(work, partial(scene.retry, side.split, ranges)))
     # By turns, so that workers wait for both servers at once: the mirror may be one range alone.
     tasks = [task for turn in zip_longest(*listed) for task in turn if task is not None]
     reached("verify.listed")
@@ -298,7 +306,7 @@ def _walk(walk: _Pass, *works: str) -> list[int]:
 
 def _count(walk: _Pass, work: str) -> int:
     total = 0
-    for task in walk.scene.control.tasks(walk.scene.run.id, walk.route.number, work):
+    for task in walk.checkpoints.tasks(work):
         total += task.counts.get(_KEYS, 0)
         for name, count in task.counts.items():
             if name != _KEYS:
@@ -331,7 +339,6 @@ def _forth(walk: _Pass, task: Task) -> None:
     for page, pairs, done in read if route.in_process else ahead(read):
         scene.check()
         done["read"] = len(page.blocks) + len(page.damaged)
-        done["quarantined"] += sum(walk.is_aside(block.id) for block in page.blocks)
         for id, reason in page.damaged:
             if walk.is_aside(id):
                 done["quarantined"] += 1
@@ -351,6 +358,7 @@ def _read(walk: _Pass, task: Task) -> Iterator[tuple[Page, list[Pair], dict[str,
     for page in pages(walk.source, task.range, task.position, limit, walk.scene.retry):
         done = dict.fromkeys((*_COUNTED, _KEYS), 0)
         blocks = [block for block in page.blocks if not walk.is_aside(block.id)]
+        done["quarantined"] = len(page.blocks) - len(blocks)
         if walk.archive is not None:
             blocks = walk.archive.compare(blocks, done, walk.tell)
         yield page, _pairs(walk, blocks), done
@@ -370,7 +378,13 @@ def _compare(walk: _Pass, pairs: list[Pair], done: dict[str, int]) -> None:
     spreads = walk.route.spreads
     ids = {encode(source.id): source.id for source, _ in doubtful}
     unequal = {encode(new.id) for _, new in doubtful}
-    for source, new, old in _again(walk, list(ids.values())):
+    again = _again(walk, list(ids.values()))
+    # What has gone from the source since: the other pass is to tell whether it lies there still.
+    gone = ids.keys() - {encode(source.id) for source, _, _ in again}
+    done[_KEYS] -= sum(
+        hash_of(old.id) for source, _, old in pairs if old is not None and encode(source.id) in gone
+    )
+    for source, new, old in again:
         same = old is not None and as_expected(new, old, walk.route.ending)
         if spreads and same and encode(new.id) not in unequal:
             continue  # another block of the same source, counted already
@@ -676,7 +690,7 @@ def _checkpoint(walk: _Pass, task: Task, position: object, done: dict[str, int])
     counts = {name: task.counts.get(name, 0) + n for name, n in done.items()}
     counts[_KEYS] = counts.get(_KEYS, 0) % _MODULUS
     task = replace(task, position=position, done=position is None, counts=counts)
-    walk.scene.retry(walk.scene.control.checkpoint, walk.scene.run.id, task)
+    walk.checkpoints.keep(task)
     reached("verify.checkpointed")
     return task
 

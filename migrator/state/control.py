@@ -342,6 +342,13 @@ class Control:
             rows = c.execute(query.order_by(t.quarantine.c.at, t.quarantine.c.key)).mappings()
             return [Quarantined(**{k: v for k, v in row.items() if k != "run"}) for row in rows]
 
+    def is_aside(self, run: str, move: int, key: str) -> bool:
+        """Whether a key, as ``quarantine_key`` gives it, is in quarantine."""
+        q = t.quarantine.c
+        query = sa.select(q.key).where(q.run == run, q.move == move, q.key == key)
+        with self.transaction() as c:
+            return c.execute(query).first() is not None
+
     def keys_aside(self, run: str, move: int) -> frozenset[str]:
         """The keys of a move that are in quarantine, as ``quarantine_key`` gives them."""
         return frozenset(item.key for item in self.quarantined(run) if item.move == move)

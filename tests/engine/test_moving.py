@@ -137,6 +137,21 @@ def test_a_day_that_differs_is_found(how: Callable[[list[Any]], Any], sides: Sid
     assert found.told[0].paths[0].startswith("readings[")
 
 
+def test_two_comparisons_at_once_both_tell_what_differs(sides: Sides) -> None:
+    sides.change_day("r00", lambda list: list.pop())
+    beside: list[Verification] = []
+
+    def hook(where: str) -> None:
+        if where == "verify.checkpointed":
+            points.hook = None
+            beside.append(sides.compare())
+
+    points.hook = hook
+    found = [sides.compare(), *beside]
+
+    assert [(each.differ, each.equal, each.read) for each in found] == [(1, _DAYS - 1, _MANY)] * 2
+
+
 def test_what_came_and_went_after_it_was_listed_is_no_difference(sides: Sides) -> None:
     def goes_on() -> None:
         sides.put("r00", _moved(0))

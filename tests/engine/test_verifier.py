@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from uuid import UUID
@@ -14,14 +15,16 @@ import msgpack
 import pytest
 
 from migrator import commands
-from migrator.engine import verify
+from migrator.commands.applying import under_lease
+from migrator.engine import points, verify
 from migrator.errors import Mismatch
 from migrator.model import value as v
-from migrator.model.block import Block
+from migrator.model.block import Address, Block
 from migrator.model.phase import Phase
 from migrator.model.value import Kind, Value
 from migrator.retry import Retry
 from migrator.route import accounted
+from migrator.state import Quarantined, quarantine_key
 from migrator.stores.sqlite import codec
 from tests.engine.games import fill, game, make_project, read_through, source
 
@@ -149,6 +152,53 @@ def test_an_unreadable_entry_is_found(arrived: commands.Project) -> None:
     (found,) = commands.verify_run(arrived, "0001")
     assert found.differ == 1
     assert "rounds[1] is missing" in found.told[0].paths[0]
+
+
+def compared_live(
+    project: commands.Project, settle: Callable[[], None] = lambda: None
+) -> verify.Verification:
+    """What a comparison finds beside a mirror: ``settle`` is what happens while it waits for it."""
+    with under_lease(project, "0001") as engine:
+        scene = replace(engine.scene, run=replace(engine.run, live=True), settle=settle)
+        return verify.verify(scene, *scene.routes)
+
+
+def test_what_goes_while_it_is_looked_at_again_is_looked_for_in_the_mirror(
+    arrived: commands.Project,
+) -> None:
+    def deletes() -> None:
+        collection = source(arrived)
+        collection.delete([Address("double")])
+
+    overwrite(arrived, "double", 2.0)
+
+    found = compared_live(arrived, deletes)
+
+    assert (found.differ, found.missing, found.extra) == (0, 0, 1)
+    assert found.told[0].key == "Game:double"
+
+
+@pytest.mark.parametrize("held", [1.0, 2.0], ids=["equal", "another value"])
+def test_what_leaves_quarantine_meanwhile_is_compared(
+    arrived: commands.Project, held: float
+) -> None:
+    control, run = arrived.control, arrived.control.run("0001")
+    key = quarantine_key("double")
+    control.set_aside(run.id, Quarantined(0, key, "Game:double", "", "for a test", 0.0))
+    overwrite(arrived, "double", held)
+
+    def hook(point: str) -> None:
+        if point == "verify.listed":
+            control.take_up(run.id, 0, key)
+
+    points.hook = hook
+    try:
+        found = compared_live(arrived)
+    finally:
+        points.hook = None
+
+    assert (found.differ, found.missing, found.extra) == (int(held == 2.0), 0, 0)
+    assert (found.quarantined, found.equal + found.differ) == (0, len(KINDS))
 
 
 @pytest.fixture
