@@ -350,7 +350,7 @@ class _Repair:
         """Until no gateway of before writes any more, nor a request of one, or of a mirror."""
         classes = sorted({c for r in scene.routes for c in (r.cls, r.move.source_cls)})
         leases = Gateways(scene.control).leases(classes)
-        longest = max([LEASE, *(lease.seconds for lease in leases)])
+        longest = max([LEASE, *(lease.lasts for lease in leases)])
         until = time.monotonic() + longest + self.project.settings.request_life
         log.warning("waits for the last writes of before", seconds=until - time.monotonic())
         while time.monotonic() < until:

@@ -21,14 +21,15 @@ from migrator.state.gateways import (
     knows,
     wait_for,
 )
+from migrator.state.lease import SECONDS
 
 if TYPE_CHECKING:
     from migrator.engine.mirror import Mirror
 
 log = structlog.get_logger("migrator.swap")
 
-# A lease as long as a gateway's in quiet phases, and what it takes to see that it ran out.
-_ARMING = 40.0
+# Beyond the longest lease, for what it takes to see that it ran out, or that a swap is armed.
+_ARMING = 25.0
 
 
 class Holders:
@@ -63,7 +64,10 @@ class Holders:
 
     def arm(self, to: Phase, *, denied: bool) -> None:
         """Wait until each looks at the run all the time. Raises Waiting."""
-        waiting, lapsed = self._wait(is_armed, time.monotonic() + _ARMING)
+        leases = self._gateways.leases(self._classes)
+        longest = max([SECONDS, *(lease.lasts for lease in leases)])
+        until = time.monotonic() + longest + _ARMING
+        waiting, lapsed = self._wait(is_armed, until, self._turn)
         if waiting:
             raise Waiting(
                 f"{_told(waiting)} did not notice that the sides are to be swapped",
@@ -74,19 +78,19 @@ class Holders:
 
     def able(self, to: Phase) -> None:
         """See that all go on in a phase that is about to be reached. Raises Waiting."""
+        self.followers.gate(to, self._turn)
+
+    def _turn(self) -> None:
+        """What the mirror does while applications go on writing."""
         mirror = self._mirror
-
-        def turn() -> None:
-            mirror.scene.check()
-            if mirror.run.phase.rank >= Phase.DUAL_WRITE.rank:
-                mirror.mirror()
-            mirror.tell()
-
-        self.followers.gate(to, turn)
+        mirror.scene.check()
+        if mirror.run.phase.rank >= Phase.DUAL_WRITE.rank:
+            mirror.mirror()
+        mirror.tell()
 
     def hold(self, until: float, *, denied: bool) -> None:
         """Wait until none of them writes. Raises Waiting, where that takes too long."""
-        waiting, lapsed = self._wait(has_acknowledged, until)
+        waiting, lapsed = self._wait(has_acknowledged, until, self._mirror.scene.check)
         if waiting:
             raise Waiting(
                 f"{_told(waiting)} did not stop writing in time: undone",
@@ -105,11 +109,14 @@ class Holders:
             )
 
     def _wait(
-        self, content: Callable[..., Callable[[GatewayLease], bool]], until: float
+        self,
+        content: Callable[..., Callable[[GatewayLease], bool]],
+        until: float,
+        check: Callable[[], None],
     ) -> tuple[list[GatewayLease], list[GatewayLease]]:
         return wait_for(
             self._gateways, self._classes, content(self._mirror.run), until=until,
-            check=self._mirror.scene.check,
+            check=check,
         )  # fmt: skip
 
     def _forget(self, lapsed: list[GatewayLease]) -> None:

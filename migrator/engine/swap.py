@@ -36,6 +36,8 @@ log = structlog.get_logger("migrator.swap")
 
 BOUND = 5.0
 LAG = 0.5
+# For so many seconds a mirror that is behind is waited for, before writes are stopped.
+CATCHING_UP = 60.0
 
 
 class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -280,7 +282,7 @@ def _accepted(keys: set[str], terms: SwapTerms, what: str, how: str) -> None:
 
 def _catch_up(mirror: Mirror, terms: SwapTerms) -> None:
     """The lag lies below the bound twice running."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + CATCHING_UP
     good = 0
     while good < 2:
         mirror.scene.check()
@@ -291,8 +293,11 @@ def _catch_up(mirror: Mirror, terms: SwapTerms) -> None:
                 hint="try again when the applications write less, or allow more: --lag SECONDS",
             )
         for lane in mirror.lanes:
+            # Under steady writes there is always a touch to act on.
             while lane.turn(mirror.run.primary, 0.02, hurry=True) and lane.lag > terms.lag:
                 mirror.scene.check()
+                if time.monotonic() > until:
+                    break
         scanning = any(lane.scanning for lane in mirror.lanes)
         good = good + 1 if mirror.lag() <= terms.lag and not scanning else 0
 

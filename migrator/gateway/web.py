@@ -158,7 +158,7 @@ class _Service:
 
         def renew() -> Body:
             now = self._leases.standing(cls)
-            if not self._leases.renew(lease, SHORT if now.fence else seconds):
+            if not self._leases.renew_away(lease, SHORT if now.fence else seconds):
                 raise HTTPException(404, "this lease ran out, or was never given: take a new one")
             return self._granted(lease, cls, seconds)
 
@@ -168,7 +168,7 @@ class _Service:
         """Look at the run only after the lease was announced (R13), and say what was seen."""
         found = self._leases.standing(cls)
         if found.fence and seconds > SHORT:
-            self._leases.renew(lease, SHORT)
+            self._leases.renew_away(lease, SHORT)
         self._leases.saw(lease, found)
         given = SHORT if found.fence else seconds
         return {"lease": lease, "seconds": given, **_standing(cls, found)}

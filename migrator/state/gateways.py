@@ -97,6 +97,12 @@ class GatewayLease:
     acknowledged: int
 
     @property
+    def lasts(self) -> float:
+        """Seconds for which its holder may go by it, at most: one away may not have heard that it
+        was shortened, where the answer was lost."""
+        return max(self.seconds, float(str(self._holder.get("granted", 0.0))))
+
+    @property
     def version(self) -> str:
         """That of the control database as the gateway knows it; empty where it did not say."""
         return str(self._holder.get("version", ""))
@@ -193,9 +199,10 @@ class Gateways:
         who = {"boot": "", "pid": 0, "started": ""} if away else json.loads(_me())
         # What this process knows: another version may not hold to what this one does.
         told = replace(follows, its_own=True).told() if away else follows.told()
+        granted = {"granted": seconds} if away else {}
         holder = json.dumps(
             {**who, "version": HEAD, "release": _release(), "host": platform.node(),
-             "follows": told}
+             "follows": told, **granted}
         )  # fmt: skip
         with self._control.transaction() as c:
             c.execute(
@@ -215,6 +222,23 @@ class Gateways:
                 .where(g.instance == instance)
                 .values(counter=g.counter + 1, seconds=seconds)
             )
+            return bool(done.rowcount)
+
+    def renew_away(self, instance: str, seconds: float) -> bool:
+        """As ``renew``, for a holder whose answer may be lost: the longest that it was ever granted
+        is kept beside."""
+        g = gateway.c
+        mine = g.instance == instance
+        with self._control.transaction() as c:
+            # The row is locked first: two renewals of one lease take their turns.
+            done = c.execute(
+                gateway.update().where(mine).values(counter=g.counter + 1, seconds=seconds)
+            )
+            holder = c.execute(sa.select(g.holder).where(mine)).scalar()
+            if holder is not None:
+                held = json.loads(holder)
+                held["granted"] = max(seconds, held.get("granted", 0.0))
+                c.execute(gateway.update().where(mine).values(holder=json.dumps(held)))
             return bool(done.rowcount)
 
     def saw(self, instance: str, seen: Standing) -> None:
@@ -315,7 +339,7 @@ class Watch:
             if counter != lease.counter:
                 since = now
             self._seen[lease.instance] = (lease.counter, since)
-            out = now - since >= lease.seconds or self.is_gone(lease.holder)
+            out = now - since >= lease.lasts or self.is_gone(lease.holder)
             (lapsed if out else waiting).append(lease)
         return waiting, lapsed
 

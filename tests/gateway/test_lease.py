@@ -323,10 +323,13 @@ def test_a_move_at_rest_stops_writes_until_it_is_cut_over(config: Path) -> None:
 def test_who_is_waited_for() -> None:
     """An owner's clock, not a gateway's, says when a lease ran out (R14)."""
     now = 0.0
-    watch = Watch(lambda: now, lambda holder: holder == "gone")
+    watch = Watch(lambda: now, lambda holder: "pid" in holder)
     holder = json.dumps({})
     busy = GatewayLease("busy", "Game", holder, 1, 2.0, "r", Phase.DUAL_WRITE, 1, 0, 0)
-    still, gone = replace(busy, instance="still"), replace(busy, instance="gone", holder="gone")
+    still, gone = (
+        replace(busy, instance="still"),
+        replace(busy, instance="gone", holder='{"pid": 1}'),
+    )
     done = replace(busy, instance="done", acknowledged=1)
 
     def sort(*leases: GatewayLease) -> tuple[list[str], list[str]]:

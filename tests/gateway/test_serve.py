@@ -19,7 +19,7 @@ from migrator import commands
 from migrator.cli import main
 from migrator.gateway import Gateway
 from migrator.model.phase import Phase
-from migrator.state.gateways import Gateways, has_acknowledged, is_armed
+from migrator.state.gateways import SHORT, Gateways, Watch, has_acknowledged, is_armed
 from tests.ending import PYTHON, terminated
 from tests.engine.games import source, target
 from tests.gateway.kit import QUICK, Owner, make_project, until
@@ -191,6 +191,29 @@ def test_what_is_not_here(served: Served) -> None:
     assert served.ask("GET", "/elsewhere")[0] == 404
     assert served.ask("GET", "/v1/classes/Game/get")[0] == 405
     assert served.ask("GET", "/v1/classes")[1] == {"classes": ["Game"]}
+
+
+def test_a_lease_whose_holder_has_not_heard_that_it_is_short_is_outwaited(
+    served: Served, owner: Owner
+) -> None:
+    """The answer to its renewal is lost: it writes for as long as it was granted before."""
+    at, leases, now = "/v1/classes/Game/leases", Gateways(owner.control), 0.0
+    _, lease, _ = served.ask("POST", at, {"seconds": 30})
+    owner.run = owner.live.arm(owner.run)
+    status, told, _ = served.ask("PUT", f"{at}/{lease['lease']}", {"seconds": 30})
+    assert (status, told["seconds"]) == (200, SHORT)
+    watch = Watch(clock=lambda: now)
+
+    def lapsed() -> bool:
+        _, out = watch.sort(leases.leases(["Game"]), has_acknowledged(owner.run))
+        return lease["lease"] in {each.instance for each in out}
+
+    assert not lapsed()
+    now = 29.0
+    assert not lapsed()
+    now = 30.0
+    assert lapsed()
+    leases.leave([lease["lease"]])
 
 
 def test_a_lease_over_http_keeps_the_fence_waiting(served: Served, owner: Owner) -> None:
