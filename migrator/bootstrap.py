@@ -11,6 +11,8 @@ import threading
 from dataclasses import replace
 from types import TracebackType
 
+import structlog
+
 from migrator.errors import Refused, Terminal
 from migrator.model.url import scheme
 from migrator.ports import Sibling, Store, StoreFactory
@@ -62,6 +64,23 @@ def open_store(
     return opener(replace(store, sibling=sibling, application=application))
 
 
+def _log_as_a_library() -> None:
+    """Hand the log to the module ``logging``, unless somebody has said where it goes: as it comes,
+    structlog writes to the standard output of whose process it is."""
+    if structlog.is_configured():
+        return
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["event"]),
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+    )
+
+
 class Stores:
     """The open stores of an environment, each opened once; for one process.
 
@@ -70,6 +89,7 @@ class Stores:
     """
 
     def __init__(self, settings: Settings, *, application: bool = False) -> None:
+        _log_as_a_library()
         self.settings = settings
         self._application = application
         self._open: dict[str, Store] = {}

@@ -8,6 +8,7 @@ unknown as after a lost connection.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -15,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, ParamSpec, TypeVar
 
+from migrator.errors import Refused
 from migrator.gateway.follower import Terms
 from migrator.gateway.gateway import ANY, Expected, Found, Gateway
 from migrator.model.value import Record, Value
@@ -30,7 +32,12 @@ class AsyncGateway:
     def __init__(self, gateway: Gateway, threads: int = THREADS) -> None:
         self._gateway = gateway
         self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="gateway")
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="gateway")
 
     @classmethod
     async def open(
@@ -53,6 +60,10 @@ class AsyncGateway:
         return cls(gateway, threads)
 
     async def _call(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._closed:
+            raise Refused("the gateway is closed", hint="open a new one")
+        if self._pid != os.getpid():
+            self._start()  # a forked child has none of the threads
         context, loop = copy_context(), asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: context.run(call, *args, **kwargs))
 
@@ -104,7 +115,9 @@ class AsyncGateway:
 
     async def close(self) -> None:
         """End what is under way, and give the lease and all connections back."""
-        await asyncio.to_thread(self._pool.shutdown)
+        self._closed = True
+        if self._pid == os.getpid():
+            await asyncio.to_thread(self._pool.shutdown)
         await asyncio.to_thread(self._gateway.close)
 
     async def __aenter__(self) -> AsyncGateway:

@@ -87,6 +87,15 @@ def refuse_none(value: Value, where: str) -> None:
     refuse_odd(value, where)
 
 
+def refuse_one(paths: Sequence[str], where: str) -> None:
+    """Raise Refused for one access path in the place of several: its letters would be paths."""
+    if isinstance(paths, str):
+        raise Refused(
+            f"{paths!r} is one access path, not a list of them", where=where,
+            hint=f"put it into one: [{paths!r}]",
+        )  # fmt: skip
+
+
 def steps_of(path: str, where: str) -> Steps:
     """The steps of a path below an aggregate. Raises Refused for the empty path and for none."""
     try:

@@ -7,6 +7,7 @@ milliseconds once a swap is armed.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -33,13 +34,18 @@ _REACH = "see that the control database can be reached, and try again"
 class Terms:
     """Seconds: of a lease in quiet phases, between looks once armed, for which a write waits at
     most, for which a request lives on at most whose answer never came, and for which a read waits
-    for the mirror before the primary answers it."""
+    for the mirror before the primary answers it. Raises Refused for what no clock can count."""
 
     lease: float = 15.0
     look: float = 0.01
     bound: float = 5.0
     request_life: float = 61.0
     patience: float = 0.25
+
+    def __post_init__(self) -> None:
+        for name, seconds in vars(self).items():
+            if not 0 < seconds < math.inf:
+                raise Refused(f"{name} is a number of seconds above 0, not {seconds}")
 
 
 class Moved(Exception):

@@ -160,6 +160,7 @@ class Gateway:
         Only the entries that hold it are read, where the representation tells which.
         """
         here = self._here
+        changes.refuse_one(paths, name(here.cls, id))
         given = self._get_entries(here, id, paths)
         if paths:
             here.recorder.get_entries(id, paths, given is not None)
@@ -205,6 +206,11 @@ class Gateway:
         here = self._here
         if not changes.is_sure_record(value):
             changes.refuse_none(value, name(here.cls, id))
+        if expires is not None and type(expires) is not int:
+            raise Refused(
+                f"expires is a whole number of milliseconds since 1970, not {expires!r}",
+                where=name(here.cls, id),
+            )
         new = Aggregate(id, value, expires)
         before = self._before(here, id, wait) if wait else None
 
@@ -242,6 +248,7 @@ class Gateway:
         """
         here = self._here
         where = name(here.cls, id)
+        changes.refuse_one(remove, where)
         for path, item in (set or {}).items():
             changes.refuse_odd(item, where, path)
 
@@ -262,7 +269,7 @@ class Gateway:
     def append(
         self, id: Value, path: str, item: Value, *, expected: Expected = ANY, wait: bool = False
     ) -> Found:
-        """Add an element at the end of the list at an access path.
+        """Add an element at the end of the list at an access path. Raises as ``update`` does.
 
         It is never sent twice (R12): where its outcome is unknown, Transient is raised and says so.
         """
@@ -283,7 +290,8 @@ class Gateway:
         return self._done(here, done, before)
 
     def delete(self, id: Value, *, expected: Expected = ANY, wait: bool = False) -> None:
-        """Remove an aggregate; one that is not there is no error, unless it was expected."""
+        """Remove an aggregate; one that is not there is no error, unless it was expected: then
+        Conflict is raised, as by ``put``."""
         here = self._here
         before = self._before(here, id, wait)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from migrator import commands
-from migrator.gateway import Conflict, Gateway
+from migrator.errors import Refused
+from migrator.gateway import Conflict, Gateway, Terms
 from migrator.model.value import Ref
 from tests.engine.games import SOURCE, game
 from tests.gateway.kit import make_project, opened
@@ -33,6 +36,20 @@ def test_put_get_delete(games: Gateway) -> None:
     games.delete("1")
     games.delete("1")
     assert games.get("1") is None
+
+
+def test_what_would_be_taken_for_something_else_is_refused(games: Gateway) -> None:
+    put = games.put("1", {"i": 1, "d": 2})
+    with pytest.raises(Refused, match="one access path"):
+        games.update("1", remove="id")
+    with pytest.raises(Refused, match="one access path"):
+        games.get_entries("1", "id")
+    with pytest.raises(Refused, match="whole number of milliseconds"):
+        games.put("1", {}, expires=2e12)  # type: ignore[arg-type]
+    assert games.get("1") == put
+    for seconds in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(Refused, match="bound is a number of seconds"):
+            Terms(bound=seconds)
 
 
 def test_entries(games: Gateway) -> None:
@@ -78,3 +95,13 @@ def test_conditions(games: Gateway) -> None:
     assert found.version == second.version
     games.delete("1", expected=second.version)
     assert games.get("1") is None
+
+
+def test_the_log_of_an_application_is_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = make_project(tmp_path)
+    with caplog.at_level(logging.INFO, "migrator"), opened(config):
+        structlog.get_logger("migrator.gateway").info("gateway sees", cls="Game")
+    assert capsys.readouterr() == ("", "")
+    assert "event='gateway sees' cls='Game'" in caplog.text
