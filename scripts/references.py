@@ -171,7 +171,7 @@ def _walk(name: str, command: click.Command) -> Iterator[tuple[str, click.Comman
 
 
 def _context(command: click.Command, name: str = "migrator") -> click.Context:
-    return click.Context(command, info_name=name, max_content_width=100, terminal_width=100)
+    return click.Context(command, info_name=name, terminal_width=100, **cli.context_settings)
 
 
 def _cell(text: str) -> str:
@@ -183,8 +183,14 @@ def json_results() -> str:
     text = HEAD + "# Results as JSON\n\n`--format json` prints one value on standard output. These "
     text += "keys stay; others may be added. `plan` and `show` print the plan, whose schema is "
     text += "`docs/plan.schema.json`. `plan` and `apply` print null where there is nothing to do.\n"
-    text += "\nA command that fails prints an Error instead (but `verify` its result, with exit "
-    text += "code 4 where the sides differ, `stores` with 1, `quarantine retry` with 5).\n\n"
+    text += (
+        "\nA command that fails prints an Error instead, also on standard output. What it found "
+    )
+    text += (
+        "it prints as ever: `verify`, `shadow` and `drill` with exit code 4 (`shadow` also with "
+    )
+    text += "1), `stores` with 1, `plan --detailed-exitcode` with 2 or 3, `repair` and "
+    text += "`quarantine retry` with 5.\n\n"
     types = {name: kind for name, kind in results().items() if name not in ("plan", "show")}
     rows = [[f"`{name}`", f"{_kind_name(kind)}"] for name, kind in types.items()]
     text += table(["command", "prints"], rows)

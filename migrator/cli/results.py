@@ -42,7 +42,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunTold(msgspec.Struct, frozen=True, kw_only=True):
-    """A run after a step. ``changed`` is in seconds since 1970."""
+    """A run after a step. ``primary`` is source or target; ``changed`` is in seconds since 1970."""
 
     run: str
     revision: str
@@ -56,6 +56,13 @@ class Initialised(msgspec.Struct, frozen=True, kw_only=True):
     """The files of a new project."""
 
     written: list[str]
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a service listens. It is printed once that is so, on one line."""
+
+    url: str
+    classes: list[str]
 
 
 class Drafted(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +177,7 @@ def results() -> dict[str, object]:
         "finish": RunTold,
         "repair": Inspected,
         "drill": Report,
+        "serve": Served,
         "log": list[Event],
         "quarantine list": list[Quarantined],
         "quarantine retry": Retried,

@@ -146,10 +146,12 @@ async def _serve(
 
 
 def _tell(options: Options, classes: list[str], sock: socket.socket) -> None:
+    from migrator.cli.results import Served
+
     host, port = sock.getsockname()[:2]
     at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if options.json:
-        tell_json({"url": f"http://{at}", "classes": classes}, one_line=True)
+        tell_json(Served(url=f"http://{at}", classes=classes), one_line=True)
         return
     tell(f"{', '.join(classes)} at http://{at}/v1")
     if not ipaddress.ip_address(host).is_loopback:

@@ -128,9 +128,9 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one run stands. ``changed``: when it got there, in seconds since 1970. ``paused`` and
-    ``throttle`` (blocks a second, null for no bound) hold back the copying. ``stopped``: a move at
-    rest keeps gateways from writing."""
+    """Where one run stands. ``primary`` and ``mirror``: where the two sides lie. ``changed``: when
+    it got there, in seconds since 1970. ``paused`` and ``throttle`` (blocks a second, null for no
+    bound) hold back the copying. ``stopped``: a move at rest keeps gateways from writing."""
 
     run: str
     revision: str

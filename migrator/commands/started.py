@@ -22,7 +22,8 @@ from migrator.state import Run
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a run came. ``swap`` is how long the writes to a live one were stopped."""
+    """How far a run came. ``primary`` is source or target, ``swap`` how long the writes to a live
+    one were stopped."""
 
     run: str
     revision: str

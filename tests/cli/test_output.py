@@ -142,7 +142,7 @@ def test_json_has_the_documented_keys(shop: Project) -> None:
         "abort 0001 --keep-target", "stamp 0001", "current", "plan 0002", "apply 0002 --yes",
         "finish 0002 --yes", "status --watch 0002", "stamp 0003", "plan", "apply",
     ]  # fmt: skip
-    live = {"drill", "mirror", "cutover", "shadow", "shadow --share", "reads", "repair"}
+    live = {"drill", "mirror", "cutover", "shadow", "shadow --share", "reads", "repair", "serve"}
     assert answered(shop, calls) == results().keys() - live
 
 
