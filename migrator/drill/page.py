@@ -31,7 +31,8 @@ svg .killed { fill: #b3261e; }
 @media (prefers-color-scheme: dark) {
   body { color: #e3e7ee; background: #14181f; } svg text { fill: #e3e7ee; }
   svg .dim { fill: #9aa4b5; } svg .stage { fill: #2b3d59; stroke: #14181f; }
-  svg .swap { fill: #a8712a; stroke: #14181f; } td, th { border-color: #333b48; }
+  svg .swap { fill: #a8712a; stroke: #14181f; } svg .lag { stroke: #c79be6; }
+  svg .kill { stroke: #ff8f85; } svg .killed { fill: #ff8f85; } td, th { border-color: #333b48; }
   .good { background: #12301f; color: #b9e6cc; } .bad { background: #3a1512; color: #f5c4bf; } }
 """
 
@@ -244,16 +245,21 @@ def _chart(report: Report) -> str:
         )
         parts.append(f'<polyline class="lag" points="{points}"/>')
     bottom = lag + _PLOT
-    # Names that would lie upon one another stand in two rows.
-    last, row = -float(_NAME), 0
+    # Names that would lie upon one another stand in two rows; where both are taken, the line alone.
+    ends = [-float(_NAME)] * 2
     for kill in sorted(report.kills, key=lambda kill: kill.at):
-        row = 1 - row if x(kill.at) - last < _NAME else 0
-        last = x(kill.at)
+        row = next((n for n, end in enumerate(ends) if x(kill.at) - end >= _NAME), None)
+        named = ""
+        if row is not None:
+            ends[row] = x(kill.at)
+            named = (
+                f'<text class="killed" x="{x(kill.at)}" y="{26 - 14 * row}" text-anchor="middle">'
+                f"{_(kill.process)} †</text>"
+            )
         parts.append(
             f'<g><title>{_(kill.process)} killed at {kill.at:.2f} s</title><line class="kill" '
             f'x1="{x(kill.at)}" x2="{x(kill.at)}" y1="{top}" y2="{bottom}" stroke-dasharray="3 3"/>'
-            f'<text class="killed" x="{x(kill.at)}" y="{26 - 14 * row}" text-anchor="middle">'
-            f"{_(kill.process)} †</text></g>"
+            f"{named}</g>"
         )
     for tick in _ticks(span):
         parts.append(

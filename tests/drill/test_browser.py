@@ -7,11 +7,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from migrator.drill.page import page
-from migrator.drill.report import Report
+from migrator.drill.report import Kill, Report
 from tests.drill.test_page import HOSTILE, PASSED, REPLAYED, failed
 
 _PATIENCE = 60_000.0  # milliseconds
@@ -71,6 +72,25 @@ def test_a_report_stands_alone_and_fits_its_window(
     assert {"1", "2", "mirror †", "writer 0 †"} <= set(line.locator("text").all_text_contents())
     assert line.locator("rect.stage, rect.swap").count() == len(PASSED.stages)
     assert "1 copy; 2 cut over" in shown.page.locator("body").inner_text()
+    shown.page.context.close()
+
+
+def test_names_of_what_was_killed_are_read_in_the_dark_too(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    kills = [Kill(at=3.0 + n / 5, process="writer 0", again=9.0) for n in range(4)]
+    shown = Shown(chromium, tmp_path, msgspec.structs.replace(PASSED, kills=kills), 1280)
+    shown.page.emulate_media(color_scheme="dark")
+    names = shown.page.locator("svg text.killed")
+    boxes = [box for name in names.all() if (box := name.bounding_box()) is not None]
+    assert len(boxes) == 2  # of two more there is the line
+    assert boxes[0]["y"] >= boxes[1]["y"] + boxes[1]["height"] - 2  # one above the other
+    for part, style in (("text.killed", "fill"), (".kill", "stroke"), (".lag", "stroke")):
+        colour = f"e => getComputedStyle(e).{style}.match(/\\d+/g)"
+        rgb = [int(n) / 255 for n in shown.page.locator(f"svg {part}").first.evaluate(colour)]
+        light = [n / 12.92 if n <= 0.04 else ((n + 0.055) / 1.055) ** 2.4 for n in rgb]
+        luminance = sum(a * b for a, b in zip((0.2126, 0.7152, 0.0722), light, strict=True))
+        assert (luminance + 0.05) / (0.009 + 0.05) >= 4.5, part  # WCAG's ratio to #14181f
     shown.page.context.close()
 
 
