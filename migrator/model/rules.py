@@ -77,6 +77,22 @@ class Representation:
     def texts(self) -> list[str]:
         return [rule.text for rule in self.rules]
 
+    def takes_whole(self, name: str) -> bool:
+        """Whether a top-level field is always an entry of its own, whatever it holds."""
+        steps = self._first(name)
+        return len(steps) == 1 and steps[0] is not Any_.DEEP
+
+    def takes_elements(self, name: str) -> bool:
+        """Whether each element is one of its own where a top-level field holds some in a list."""
+        return self._first(name)[1:] == (Any_.ELEMENT,)
+
+    def _first(self, name: str) -> tuple[PatternStep, ...]:
+        """The pattern that a top-level field meets first."""
+        for rule in self.rules:
+            if not rule.steps or rule.steps[0] in (name, Any_.FIELD, Any_.DEEP):
+                return rule.steps
+        return ()
+
     def partition(self, aggregate: Record) -> Entries:
         """Cut an aggregate into its entries. Raises Refused where ``[*]`` meets a set."""
         if not self.rules[0].steps:

@@ -17,6 +17,7 @@ from migrator.errors import Interrupted, Waiting
 from migrator.gateway import Behind
 from migrator.model.phase import Phase
 from migrator.ports import Collection
+from tests.contract import own_redis
 from tests.contract import servers as contract
 from tests.ending import joined
 from tests.gateway.kit import QUICK, opened, until
@@ -26,7 +27,7 @@ from tests.system.kit import contents, end, fresh
 
 SCRIPT = '''"""Games move."""
 
-from migrator import At, Move, cassandra_table, item, tables
+from migrator import At, Move, cassandra_table, item, redis_native, tables
 
 revision, down_revision = "0001", None
 
@@ -67,6 +68,21 @@ def cassandra_to_embedded(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def redis_to_embedded(tmp_path: Path) -> Path:
+    """Followed by the replication stream, changed by scripts."""
+    name = fresh("gateway")
+    own = own_redis.shared()
+    config = project(
+        tmp_path, f"redis://127.0.0.1:{own.port}/5", "embedded:///new.db",
+        f'{name!r}, layout=redis_native("{name}:{{id}}", "hash of json", '
+        f'rounds=("{name}:{{id}}:rounds", "list of json"))', '"games"',
+    )  # fmt: skip
+    with commands.Project(config, "test") as opened_:
+        ends(opened_)[1].create()
+    return config
+
+
+@pytest.fixture
 def embedded(tmp_path: Path) -> Path:
     config = project(
         tmp_path, "embedded:///old.db", "embedded:///new.db", '"games"',
@@ -95,7 +111,9 @@ def ends(project: commands.Project) -> tuple[Collection, Collection]:
     return route.source, route.target
 
 
-@pytest.fixture(params=["embedded", "postgresql_to_mongodb", "cassandra_to_embedded"])
+@pytest.fixture(
+    params=["embedded", "postgresql_to_mongodb", "cassandra_to_embedded", "redis_to_embedded"]
+)
 def config(request: pytest.FixtureRequest) -> Path:
     path: Path = request.getfixturevalue(request.param)
     return path

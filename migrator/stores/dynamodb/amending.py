@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from migrator.errors import DoesNotFit
 from migrator.model.path import escape
-from migrator.model.rules import Any_, Representation
+from migrator.model.rules import Representation
 from migrator.model.value import Value
 from migrator.stores.dynamodb.codec import Av, Item
 from migrator.stores.dynamodb.expressions import Expressions, update
@@ -38,7 +38,7 @@ class Amender:
         names = [*set_, *append]
         if not names or len({*names}) < len(names) or len(names) > _MOST:
             return None
-        if self._shape.computed.any or not all(is_whole(self._rules, name) for name in names):
+        if self._shape.computed.any or not all(map(self._rules.takes_whole, names)):
             return None
         try:
             key, _ = self._shape.key(id)
@@ -86,14 +86,3 @@ class Amender:
             UpdateExpression=update(changes, []), ConditionExpression=" AND ".join(parts)
         )
         return self._table.updated({options.hash.name: key}, id, **request)
-
-
-def is_whole(rules: Representation, name: str) -> bool:
-    """Whether a top-level field is always an entry of its own, whatever it holds."""
-    for rule in rules.rules:
-        first = rule.steps[0] if rule.steps else Any_.DEEP
-        if first is Any_.DEEP:
-            return False
-        if first is Any_.FIELD or first == name:
-            return len(rule.steps) == 1
-    return False

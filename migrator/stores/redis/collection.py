@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
-from migrator.errors import MigratorError, Refused
+from migrator.errors import MigratorError, Refused, Transient
 from migrator.exchange import Change, is_still
 from migrator.journal import Journal, Note
 from migrator.model.block import Address, Block, Patch
@@ -16,6 +16,7 @@ from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.ports import Held, Json, Observer, Page, Statistics
 from migrator.stores.redis import facts, findings, listing, names
+from migrator.stores.redis.amending import amender_of
 from migrator.stores.redis.forms import (
     Encoded,
     Form,
@@ -178,6 +179,7 @@ class RedisCollection:
         self._form = form_of(wire, cls, at)
         self._reader = Reader(wire, self._form, names.id_of, self._form.block)
         self._name = at.collection.encode()
+        self._amender = amender_of(wire, self._form)
 
     def journal(self, name: str) -> Journal:
         """The feed that the store's options name; only its markers tell runs apart."""
@@ -321,7 +323,20 @@ class RedisCollection:
         for patch in patches:
             self._form.patch(patch)
 
+    def amend(
+        self, id: Value, set: Mapping[str, Value], append: Mapping[str, Value]
+    ) -> Block | None:
+        return None if self._amender is None else self._amender.amend(id, set, append)
+
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
+        try:
+            return self._exchanged(id, held, change)
+        except Transient as error:
+            # Read again it would be taken for done, though perhaps no replica has it.
+            error.given_up = error.given_up or (error.unknown and bool(self._wire.servers.replicas))
+            raise
+
+    def _exchanged(self, id: Value, held: Block | None, change: Change) -> bool:
         key = self._form.key(id)
         encoded = self._form.encode(change) if isinstance(change, Block) else None
         with self._wire.watching(key) as session:

@@ -106,6 +106,12 @@ def later(error: Exception) -> bool:
     return _word(error, str(error)) in _LATER
 
 
+def forbidden(error: Exception) -> bool:
+    """Whether it is the command itself that this user or server does not have."""
+    text = str(error)
+    return _word(error, text) in _NO_RIGHT or "unknown command" in text
+
+
 def moved(error: Exception) -> bool:
     """Whether the topology that this request went by is out of date."""
     return _word(error, str(error)) in ("MOVED", "ASK", "READONLY", "CLUSTERDOWN")

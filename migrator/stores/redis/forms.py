@@ -120,7 +120,7 @@ class OneKey:
     def __init__(self, wire: Wire, cls: str, prefix: str, rules: Representation) -> None:
         self._wire = wire
         self._cls = cls
-        self._rules = rules
+        self.rules = rules
         self._prefix = prefix.encode() + b":"
         self.pattern = glob(self._prefix) + b"*"
 
@@ -320,7 +320,7 @@ class HashForm(OneKey):
                 names.foreign_name(field): codec.plain(data or b"")
                 for field, data in raw.fields.items()
             }
-            return Block(id, self._rules.partition(record), raw.expires)
+            return Block(id, self.rules.partition(record), raw.expires)
         assert isinstance(raw.notes, bytes)
         notes = codec.read_side(raw.notes)
         entries = {}
@@ -389,7 +389,7 @@ class StringForm(OneKey):
 
     def block(self, id: Value, raw: Raw) -> Block:
         record = document.read(raw.fields[b""] or b"")
-        return Block(id, self._rules.partition(record), raw.expires)
+        return Block(id, self.rules.partition(record), raw.expires)
 
     def _encoded(self, id: Value, entries: Entries) -> tuple[dict[bytes, bytes], dict[str, Any]]:
         try:

@@ -127,7 +127,7 @@ class NativeForm(OneKey):
     ) -> None:
         super().__init__(wire, cls, "", rules)
         self._lead, *self._others = parts
-        self._parts = parts
+        self.parts = parts
         # Parts of deadlines and the hashes that they are of.
         self._deadlines = [
             (part, of)
@@ -160,9 +160,14 @@ class NativeForm(OneKey):
     def _key(self, id: bytes) -> bytes:
         return self._lead.key(id)
 
+    def keys(self, key: bytes) -> list[bytes]:
+        """The keys of all parts of the block that has this one."""
+        id_ = self._lead.id(key) or b""
+        return [part.key(id_) for part in self.parts]
+
     @property
     def prefixes(self) -> Sequence[bytes]:
-        return [part.before for part in self._parts]
+        return [part.before for part in self.parts]
 
     def suffix(self, key: bytes) -> bytes | None:
         if any(part.id(key) is not None and self._is_narrower(part) for part in self._others):
@@ -197,7 +202,7 @@ class NativeForm(OneKey):
     @property
     def with_all_deadlines(self) -> bool:
         """Whether no deadline of a field is left out."""
-        hashes = sum(part.type.name in _HASHES for part in self._parts)
+        hashes = sum(part.type.name in _HASHES for part in self.parts)
         return len(self._deadlines) == hashes
 
     def read(self, keys: Sequence[bytes]) -> list[Found]:
@@ -242,7 +247,7 @@ class NativeForm(OneKey):
         id_ = self._lead.id(key) or b""
         fields = iter(asked)
         commands: list[Command] = []
-        for part in self._parts:
+        for part in self.parts:
             place = part.key(id_)
             get = part.type.get(place)
             if part.type.name == DEADLINES:
@@ -257,8 +262,8 @@ class NativeForm(OneKey):
         """Answers with the deadlines by name; None where a hash has other fields by now."""
         told = list(replies)
         for fields, (part, of) in zip(asked, self._deadlines, strict=True):
-            at = 2 * self._parts.index(part)
-            held, moments = told[2 * self._parts.index(of)], told[at]
+            at = 2 * self.parts.index(part)
+            held, moments = told[2 * self.parts.index(of)], told[at]
             if isinstance(held, Exception) or isinstance(moments, Exception):
                 continue
             if {*held[::2]} != {*fields}:
@@ -272,7 +277,7 @@ class NativeForm(OneKey):
         deadlines = set()
         size = len(key)
         id_ = self._lead.id(key) or b""
-        for part, held, expires in zip(self._parts, replies[::2], replies[1::2], strict=True):
+        for part, held, expires in zip(self.parts, replies[::2], replies[1::2], strict=True):
             for reply in (held, expires):
                 if isinstance(reply, Exception):
                     error = self._failed(part.key(id_), reply)
@@ -298,12 +303,12 @@ class NativeForm(OneKey):
         return Raw(key, fields, None, None if expires < 0 else expires, size)
 
     def block(self, id: Value, raw: Raw) -> Block:
-        return Block(id, self._rules.partition(self.record(raw, "copy")), raw.expires)
+        return Block(id, self.rules.partition(self.record(raw, "copy")), raw.expires)
 
     def record(self, raw: Raw, reader: str) -> Record:
         """The aggregate, its parts read by ``copy`` or ``observe``. Raises Damaged."""
         record: Record = {}
-        for part, held in zip(self._parts, raw.fields.values(), strict=True):
+        for part, held in zip(self.parts, raw.fields.values(), strict=True):
             path = escape(part.field) if part.field else ""
             read = part.type.copy if reader == "copy" else part.type.observe
             try:
@@ -340,7 +345,7 @@ class NativeForm(OneKey):
         if block is not None:
             return self._whole(block)
         id_ = self._lead.id(key) or b""
-        return [("UNLINK", *(part.key(id_) for part in self._parts))]
+        return [("UNLINK", *(part.key(id_) for part in self.parts))]
 
     def _changes(self, session: Session, key: bytes, patch: Any) -> list[Command]:
         self.watch(session, key)
@@ -360,7 +365,7 @@ class NativeForm(OneKey):
             self._unfit(id, "", f"it can't be held: {error}")
         fields = [part.field for part in self._others]
         found: dict[str, Any] = {}
-        for part in reversed(self._parts):
+        for part in reversed(self.parts):
             if part.field == "":
                 value: Value = record
             elif part.field in record:
@@ -371,7 +376,7 @@ class NativeForm(OneKey):
                 self._unfit(
                     id, escape(part.field), f"{part.field} is absent, and would come back empty"
                 )
-            found[part.field] = self._part(id, part, value)
+            found[part.field] = self.putting(id, part, value)
         if self._lead.field and record:
             left = escape(next(iter(record)))
             self._unfit(id, left, f"{left} is no part of the layout ({', '.join(fields)} are)")
@@ -392,7 +397,7 @@ class NativeForm(OneKey):
         }
         return data, found
 
-    def _part(self, id: Value, part: Part, value: Value) -> list[Command]:
+    def putting(self, id: Value, part: Part, value: Value) -> list[Command]:
         """The commands that put a part, their keys left out; none for an empty one."""
         path = escape(part.field) if part.field else ""
         try:
@@ -406,7 +411,7 @@ class NativeForm(OneKey):
 
     def _whole(self, each: Encoded) -> list[Command]:
         id_ = self._lead.id(each.key) or b""
-        places = {part.field: part.key(id_) for part in self._parts}
+        places = {part.field: part.key(id_) for part in self.parts}
         commands: list[Command] = [("UNLINK", *places.values())]
         for field, puts in each.notes.items():
             place = places[field]
@@ -417,9 +422,7 @@ class NativeForm(OneKey):
 
     def delete(self, keys: Sequence[bytes]) -> None:
         ids = [(key, self._lead.id(key) or b"") for key in keys]
-        self._send(
-            (key, [("UNLINK", *(part.key(id_) for part in self._parts))]) for key, id_ in ids
-        )
+        self._send((key, [("UNLINK", *(part.key(id_) for part in self.parts))]) for key, id_ in ids)
 
 
 def _size(held: Reply) -> int:

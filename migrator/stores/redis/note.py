@@ -29,7 +29,7 @@ class RedisNote:
                 if _text(held) != old:
                     return False
                 put: Command = ("UNLINK", key) if new is None else ("SET", key, new.encode())
-                if session.commit([put]) is not None:
+                if session.commit([put], waits=False) is not None:
                     return True
         raise Transient("its epoch was changed by others all the time", where=self._wire.where)
 

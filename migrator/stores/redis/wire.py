@@ -8,10 +8,12 @@ and what was not done is sent again, by ``retry.request``, to where it belongs t
 
 from __future__ import annotations
 
+import os
+import select
 import threading
 from binascii import crc_hqx
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,6 +23,7 @@ from redis.connection import Connection, ConnectionPool
 from migrator.errors import MigratorError, Transient
 from migrator.retry import elsewhere, request
 from migrator.stores.redis import edge, names
+from migrator.stores.redis.scripts import Script
 from migrator.stores.redis.settings import Address, Servers
 
 Arg: TypeAlias = bytes | str | int
@@ -60,6 +63,7 @@ class Wire:
         self.servers = servers
         self.where = where
         self._pools: dict[Address, ConnectionPool] = {}
+        self._idle: dict[Address, list[Connection]] = {}
         self._ranges: list[tuple[int, int, Address]] | None = None
         self._lock = threading.RLock()
 
@@ -68,6 +72,7 @@ class Wire:
             for pool in self._pools.values():
                 pool.disconnect()
             self._pools.clear()
+            self._idle.clear()
 
     # ------------------------------------------------------------ topology
 
@@ -121,9 +126,21 @@ class Wire:
 
     # ------------------------------------------------------------ requests
 
-    @contextmanager
-    def _connection(self, address: Address, writing: bool) -> Iterator[Connection]:
+    def _connection(self, address: Address, writing: bool) -> _Lending:
         """A connection, given back afterwards; one that broke is closed first."""
+        return _Lending(self, address, writing)
+
+    def _lend(self, address: Address) -> Connection:
+        """One that is open and that nothing comes from. Raises where none can be had."""
+        idle = self._idle.get(address)
+        while idle:
+            with suppress(IndexError):  # another thread was faster
+                connection = idle.pop()
+                if connection.pid != os.getpid():
+                    continue  # the parent's, before a fork
+                if _is_quiet(connection):
+                    return connection
+                self._drop(address, connection)
         with self._lock:
             pool = self._pools.get(address)
             if pool is None:
@@ -134,25 +151,25 @@ class Wire:
                     port=address.port,
                     **self.servers.options,
                 )
+                self._idle[address] = []
         try:
-            connection = pool.get_connection()
+            return pool.get_connection()
         except (e.RedisError, OSError) as error:
             self._forget_topology()
             raise edge.unreachable(error, self.where) from error
-        healthy = False
-        try:
-            yield connection
-            healthy = True
-        except MigratorError:
-            healthy = True
-            raise
-        except (e.ConnectionError, e.TimeoutError, OSError) as error:
-            self._forget_topology()
-            raise edge.broken(error, self.where, writing=writing) from error
-        finally:
-            if not healthy:
-                connection.disconnect()  # type: ignore[no-untyped-call]
+
+    def _drop(self, address: Address, connection: Connection) -> None:
+        """Close one that is lent; the pool opens it anew."""
+        connection.disconnect()  # type: ignore[no-untyped-call]
+        if (pool := self._pools.get(address)) is not None:
             pool.release(connection)
+
+    def _give_back(self, address: Address, connection: Connection) -> None:
+        # Not to the pool, which takes longer to lend it again than a request to a near server.
+        if (idle := self._idle.get(address)) is not None:
+            idle.append(connection)
+        else:
+            connection.disconnect()  # type: ignore[no-untyped-call]  # closed meanwhile
 
     def ask(self, address: Address, *commands: Command) -> Reply:
         """Send commands to one master; the answer to the last. Raises for a refusal."""
@@ -216,12 +233,12 @@ class Wire:
         """Carry out units whose keys lie on one server, in one request."""
         batches = self._batches(units)
         commands = [c for batch in batches for c in _wrapped(batch)]
-        if writing and self.servers.replicas:
-            commands.append(("WAIT", self.servers.replicas, self.servers.replicas_ms))
+        waiting = self.waiting() if writing else []
+        commands += waiting
         with self._connection(address, writing) as connection:
             replies = _exchange(connection, commands)
-        if writing and self.servers.replicas:
-            self._check_replicas(replies.pop())
+        if waiting:
+            self.check_replicas(replies.pop())
         return _unwrapped(batches, replies)
 
     def _batches(self, units: Sequence[Unit]) -> list[list[Unit]]:
@@ -237,7 +254,7 @@ class Wire:
                 batches[-1].append(unit)
         return batches
 
-    def _check_replicas(self, reached: Reply) -> None:
+    def check_replicas(self, reached: Reply) -> None:
         if isinstance(reached, Exception):
             raise self.refusal(reached)
         if reached < self.servers.replicas:
@@ -247,6 +264,31 @@ class Wire:
                 unknown=True,
                 hint="see INFO replication; it is tried again",
             )
+
+    def evaluate(self, script: Script, keys: Sequence[bytes], args: Sequence[Arg]) -> Reply:
+        """Run a script that writes, on keys of one slot; its answer, or the server's refusal.
+
+        It is sent once, as what its caller repeats may not be repeated at all (R12). Raises
+        Transient for a refusal that may not last: nothing was done then.
+        """
+        more: list[Command] = self.waiting()
+        with self._connection(self.master_of(keys[0]), writing=True) as connection:
+            for words in (("EVALSHA", script.digest), ("EVAL", script.text)):
+                command = (*words, len(keys), *keys, *args)
+                reply, *reached = _exchange(connection, [command, *more])
+                if not isinstance(reply, e.NoScriptError):
+                    break  # a server that was started since, or a promoted one, has no scripts
+        if isinstance(reply, Exception):
+            if edge.later(reply):
+                raise self.refusal(reply, name=names.shown(keys[0]))
+        elif reply is not None and reached:
+            self.check_replicas(*reached)
+        return reply
+
+    def waiting(self) -> list[Command]:
+        """What waits until replicas have what was written before it on the same connection."""
+        servers = self.servers
+        return [("WAIT", servers.replicas, servers.replicas_ms)] if servers.replicas else []
 
     @contextmanager
     def watching(self, key: bytes) -> Iterator[Session]:
@@ -281,6 +323,46 @@ class Wire:
                     break
 
 
+class _Lending:
+    """A connection for a ``with``: no generator, as one is made for each request."""
+
+    __slots__ = ("_address", "_connection", "_wire", "_writing")
+
+    def __init__(self, wire: Wire, address: Address, writing: bool) -> None:
+        self._wire = wire
+        self._address = address
+        self._writing = writing
+
+    def __enter__(self) -> Connection:
+        self._connection = self._wire._lend(self._address)
+        return self._connection
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        wire = self._wire
+        if error is None or isinstance(error, MigratorError):
+            wire._give_back(self._address, self._connection)
+            return
+        wire._drop(self._address, self._connection)
+        if isinstance(error, (e.ConnectionError, e.TimeoutError, OSError)):
+            wire._forget_topology()
+            raise edge.broken(error, wire.where, writing=self._writing) from error
+
+
+def _is_quiet(connection: Connection) -> bool:
+    """Whether it is open, and nothing is there to be read, as there is where the server left."""
+    sock: Any = connection._sock
+    if sock is None:
+        return False
+    if hasattr(sock, "pending"):  # under TLS there may be what is no answer
+        try:
+            return not connection.can_read()
+        except (e.RedisError, OSError):
+            return False
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return not poll.poll(0)
+
+
 class Session:
     """Commands on one connection, one request after the other."""
 
@@ -297,16 +379,21 @@ class Session:
                 raise self._wire.refusal(reply)
         return replies
 
-    def commit(self, commands: Sequence[Command]) -> list[Reply] | None:
-        """Carry commands out in MULTI; None where the watched key has changed since."""
+    def commit(self, commands: Sequence[Command], *, waits: bool = True) -> list[Reply] | None:
+        """Carry commands out in MULTI; None where the watched key has changed since. It ``waits``
+        for replicas as other writes do."""
         self._watches = False
-        replies = _exchange(self._connection, [_MULTI, *commands, _EXEC])
+        waiting = self._wire.waiting() if waits else []
+        replies = _exchange(self._connection, [_MULTI, *commands, _EXEC, *waiting])
+        reached = [replies.pop() for _ in waiting]
         if replies[-1] is None:
             return None
         (done,) = _unwrapped([[Unit(b"", commands)]], replies)
         for reply in done:
             if isinstance(reply, Exception):
                 raise self._wire.refusal(reply)
+        for number in reached:
+            self._wire.check_replicas(number)
         return done
 
     def end(self) -> None:
