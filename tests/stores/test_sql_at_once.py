@@ -71,8 +71,8 @@ def once_held(monkeypatch: Any, collection: Any, do: Callable[[], object]) -> No
     def hook(of: Any, name: str) -> None:
         hold = getattr(of, name)
 
-        def late(*args: Any) -> Any:
-            found = hold(*args)
+        def late(*args: Any, **named: Any) -> Any:
+            found = hold(*args, **named)
             do()
             return found
 
@@ -325,6 +325,17 @@ def test_what_is_refused_in_part_is_not_written_at_all(base: Base, stepwise: boo
     # Nothing is held any longer.
     base.run("UPDATE game SET n = 5 WHERE id = 'g'")
     assert collection.read(["g"]) == [game(5, "a", "b")]
+
+
+def test_what_does_not_fit_is_refused_while_it_is_looked_for(base: Base, stepwise: bool) -> None:
+    collection = opened(base, stepwise)
+    collection.write([game(0, "a")])
+    with pytest.raises(DoesNotFit) as refused:
+        collection.write([Block("g", {"": {"id": "g", "n": "x", "rounds": []}})])
+    assert refused.value.path == "n"
+    base.run("UPDATE game SET n = 5 WHERE id = 'g'")  # nothing is held
+    collection.write([game(6, "b")])
+    assert collection.read(["g"]) == [game(6, "b")]
 
 
 def test_one_that_is_held_by_somebody_else_is_tried_again(base: Base) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import sqlalchemy as sa
 
 from migrator.model.value import Value
+from migrator.stores.sql.amend import Amender
 from migrator.stores.sql.changes import changes_of, parents_first
 from migrator.stores.sql.errors import ByStep, is_refused
 from migrator.stores.sql.rows import Found, Row
@@ -39,6 +40,8 @@ class Wanted:
 
 Decide: TypeAlias = Callable[[list[Found]], Wanted | None]
 """What is made of what was found; None where it stays as it is. It may be asked again."""
+Ahead: TypeAlias = Callable[[], object]
+"""What can be made before that is known. It is asked for while the server looks, or not at all."""
 
 
 class Alone:
@@ -50,16 +53,25 @@ class Alone:
         self._dialect = writer.dialect
         self._nodes = list(writer.root.walk())
 
-    def change(self, id: Value, decide: Decide) -> None:
-        """Make an aggregate what is decided by what lies there, in one transaction."""
+    def change(self, id: Value, decide: Decide, ahead: Ahead | None = None) -> None:
+        """Make an aggregate what is decided by what lies there, in one transaction. ``ahead`` is
+        given where that is decided by keys alone: then what is found has no records."""
         one, key = self._one, self._collection.encoded_key(id)
         if one is not None and key is not None:
             try:
-                self._in_two(one, id, key, decide)
+                self._in_two(one, id, key, decide, ahead)
                 return
             except ByStep:
                 pass
         self._writer.by_steps(id, decide)
+
+    @cached_property
+    def amender(self) -> Amender | None:
+        """What changes an aggregate without a look before; None where that does not suit."""
+        if self._one is None:
+            return None
+        amender = Amender(self._collection, self._one)
+        return amender if amender.suits() else None
 
     @cached_property
     def _one(self) -> One | None:
@@ -69,12 +81,15 @@ class Alone:
             return None
         return self._collection.single
 
-    def _in_two(self, one: One, id: Value, key: list[Any], decide: Decide) -> None:
+    def _in_two(
+        self, one: One, id: Value, key: list[Any], decide: Decide, ahead: Ahead | None
+    ) -> None:
         begin: Asked = (BEGIN[self._dialect], None)
         with self._collection.database.sending(self._collection.where) as raw:
             seen: dict[Node, list[Found]] = {node: [] for node in self._nodes}
-            answers = send(raw, self._dialect, [begin, *one.together(key)])[1:]
-            found = self._held(one, answers, seen)
+            told = send(raw, self._dialect, [begin, *one.together(key)], ahead)
+            answers = [answer.rows for answer in told[1:]]
+            found = self._held(one, answers, seen, records=ahead is None)
             wanted = decide(found or [])
             if wanted is None:
                 return
@@ -101,10 +116,15 @@ class Alone:
                 send(raw, self._dialect, [commit])
 
     def _held(
-        self, one: One, answers: Sequence[Sequence[Row]], seen: dict[Node, list[Found]]
+        self,
+        one: One,
+        answers: Sequence[Sequence[Row]],
+        seen: dict[Node, list[Found]],
+        *,
+        records: bool,
     ) -> list[Found] | None:
         """What lies under a key, the root's row held; None where there is none."""
-        return one.of(answers, seen)
+        return one.of(answers, seen) if records else one.rows_of(answers, seen)
 
     def _changing(
         self, rows: Unfolded | None, held: dict[Node, list[Found]], *, new: bool
@@ -116,7 +136,8 @@ class Alone:
         }
         asked = []
         for node in reversed(self._nodes):
-            asked += self._deleting(node, changes[node].gone)
+            if changes[node].gone:
+                asked += self._deleting(node, changes[node].gone)
         engine = self._collection.database.engine
         for node in self._nodes:
             fresh, changed = parents_first(node, changes[node].fresh), changes[node].changed

@@ -55,15 +55,15 @@ def _keyless(node: Node, rows: list[Written], held: list[Found], changes: Change
             changes.gone.append(first[0].values)
 
 
-_SIMPLE = (str, int, bool, bytes, type(None))
+_SIMPLE = frozenset((str, int, bool, bytes, type(None)))
 
 
 def _same(node: Node, wanted: list[Any], held: list[Any]) -> bool:
     # Most rows stay as they are, and of simple values Python can tell it at once.
-    if wanted == held and all(
-        type(a) is type(b) and type(a) in _SIMPLE for a, b in zip(wanted, held, strict=True)
-    ):
-        return True
+    if wanted == held:
+        types = [*map(type, wanted)]
+        if _SIMPLE.issuperset(types) and types == [*map(type, held)]:
+            return True
     made = [codec.column.generated is not None for codec in node.codecs]
     left = [x for x, generated in zip(wanted, made, strict=True) if not generated]
     right = [x for x, generated in zip(held, made, strict=True) if not generated]

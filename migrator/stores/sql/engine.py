@@ -326,6 +326,8 @@ def _postgresql_session(options: Options) -> str:
         "SET extra_float_digits = 1",
         "SET bytea_output = 'hex'",
         "SET standard_conforming_strings = on",
+        # For statements that are sent at once without a BEGIN (``together``).
+        "SET default_transaction_isolation = 'read committed'",
         # Rows that a policy hides from this role are refused, not passed over.
         "SET row_security = off",
         f"SET statement_timeout = {int(options.statement_timeout * 1000)}",

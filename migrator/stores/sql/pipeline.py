@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import select
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
+from secrets import token_hex
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -22,7 +22,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus
 
 from migrator.stores.sql.errors import ByStep
-from migrator.stores.sql.rows import Row
+from migrator.stores.sql.together import Answer, Asked
 
 _MARK = re.compile(r"%(?:\((?P<name>[^)]+)\)s|s|%)")
 _MOST = 500  # statements that one session keeps prepared
@@ -61,12 +61,14 @@ def _text(text: str, *, bound: bool) -> _Text:
 # A statement's text, and the types of what is bound in it.
 _Key: TypeAlias = tuple[bytes, tuple[int, ...]]
 _PREPARED: WeakKeyDictionary[Any, dict[_Key, bytes]] = WeakKeyDictionary()
-_NUMBERS = count()
 
 
-def send(raw: Any, asked: Sequence[tuple[str, Any]]) -> list[Sequence[Row]]:
-    """The rows that each statement gives. Raises the driver's errors, of several the first; what
-    follows it was passed over. After an error the session is to undo what it has begun."""
+def send(
+    raw: Any, asked: Sequence[Asked], meanwhile: Callable[[], object] | None = None
+) -> list[Answer]:
+    """What each statement gives; ``meanwhile`` is done before that is read. Raises the driver's
+    errors, of several the first; what follows it was passed over. After an error the session is to
+    undo what it has begun."""
     wire, prepared = raw.pgconn, _PREPARED.setdefault(raw, {})
     formats = Transformer(raw)
     made: list[_Key | None] = []  # what each result is of: what was prepared, or a statement
@@ -74,8 +76,12 @@ def send(raw: Any, asked: Sequence[tuple[str, Any]]) -> list[Sequence[Row]]:
     for text, given in asked:
         _put(wire, formats, prepared, _text(text, bound=given is not None), given, made)
     wire.pipeline_sync()
-    results = _results(wire)
-    wire.exit_pipeline_mode()
+    try:
+        if meanwhile is not None:
+            meanwhile()
+    finally:
+        results = _results(wire)
+        wire.exit_pipeline_mode()
     error = next((r for r in results if r.status == ExecStatus.FATAL_ERROR), None)
     if error is not None:
         _forget(prepared, made, results)
@@ -84,11 +90,12 @@ def send(raw: Any, asked: Sequence[tuple[str, Any]]) -> list[Sequence[Row]]:
             prepared.clear()
             raise ByStep from told
         raise told
-    answers: list[Sequence[Row]] = []
+    answers: list[Answer] = []
     for key, result in zip(made, results, strict=True):
         if key is None:
             formats.set_pgresult(result)
-            answers.append(formats.load_rows(0, result.ntuples, tuple) if result.nfields else ())
+            rows = formats.load_rows(0, result.ntuples, tuple) if result.nfields else ()
+            answers.append(Answer(rows, result.command_tuples or 0))
     return answers
 
 
@@ -103,8 +110,9 @@ def _put(
     key = text.query, types
     name = prepared.get(key)
     if name is None and len(prepared) < _MOST:
-        # A name is never used again: the server may know it though it was forgotten here.
-        name = prepared[key] = b"migrator_%d" % next(_NUMBERS)
+        # A name is never used again: the server may know it though it was forgotten here, or was
+        # never known here, where sessions of others are handed on (a pooler).
+        name = prepared[key] = b"migrator_" + token_hex(8).encode()
         wire.send_prepare(name, text.query, types)
         made.append(key)
     if name is None:

@@ -118,12 +118,18 @@ class Plan:
         self.value = node.spec.value
 
     def found(self, row: Row) -> Found:
+        found = self.bare(row)
+        found.record = self.record(found.values)
+        return found
+
+    def bare(self, row: Row) -> Found:
+        """As ``found``, without a record."""
         values = list(row[: self.width])
         for i, decode in self.decoders:
             raw = values[i]
             if raw is not None:
                 values[i] = decode(raw)
-        return Found(values, self.record(values))
+        return Found(values, {})
 
     def record(self, values: list[Value]) -> Record:
         if self.simple:
@@ -178,9 +184,14 @@ class Reader:
 
     def select(self, node: Node, source: sa.FromClause | None = None) -> sa.Select[Any]:
         """The query for all columns of a table."""
+        return sa.select(*self.columns(node, source))
+
+    def columns(
+        self, node: Node, source: sa.FromClause | None = None
+    ) -> list[sa.ColumnElement[Any]]:
+        """All columns of a table, as they are read."""
         table = node.table if source is None else source
-        columns = [self.decoding.select(codec, table.c[codec.name]) for codec in node.codecs]
-        return sa.select(*columns)
+        return [self.decoding.select(codec, table.c[codec.name]) for codec in node.codecs]
 
     def read(
         self,

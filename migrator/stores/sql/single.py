@@ -91,10 +91,29 @@ class One:
         return [(text.text, text.given(key)) for text in (self._held, *self._rest)]
 
     def of(
-        self, answers: Sequence[Sequence[Row]], seen: dict[Node, list[Found]]
+        self, answers: Sequence[Sequence[Row]], seen: dict[Node, list[Found]] | None
     ) -> list[Found] | None:
         """As ``hold``, of the answers to ``together``; nothing is seen where there is no root."""
+        return self._made(self._by_table(answers), seen) if answers[0] else None
+
+    def rows_of(
+        self, answers: Sequence[Sequence[Row]], seen: dict[Node, list[Found]]
+    ) -> list[Found] | None:
+        """As ``of``, where nothing but the rows is wanted: no records are made of them."""
+        if not answers[0]:
+            return None
+        for node, rows in self._by_table(answers).items():
+            seen[node].extend(map(self.reader.plans[node].bare, rows))
+        return seen[self.nodes[0]]
+
+    def _by_table(self, answers: Sequence[Sequence[Row]]) -> dict[Node, list[Row]]:
+        """The rows of the answers to ``together``."""
         raise NotImplementedError
+
+    def _made(
+        self, rows: dict[Node, list[Row]], seen: dict[Node, list[Found]] | None
+    ) -> list[Found]:
+        return self.reader.whole(rows, seen)
 
     @property
     def _rest(self) -> Sequence[_Text]:
@@ -116,21 +135,23 @@ class One:
     def _of(self, node: Node, table: sa.FromClause) -> sa.ColumnElement[bool]:
         """Rows of a table that belong to the aggregate."""
         if node.up is None:
-            return sa.and_(*(table.c[n] == self._given(i) for i, n in enumerate(node.key)))
-        up, key = node.up, self.reader.root.key
+            return sa.and_(*(table.c[name] == given_key(node, name) for name in node.key))
+        up, root = node.up, self.reader.root
         if _by_key(node):
             pairs = zip(node.parent, node.refs, strict=True)
-            return sa.and_(*(table.c[mine] == self._given(key.index(ref)) for mine, ref in pairs))
+            return sa.and_(*(table.c[mine] == given_key(root, ref) for mine, ref in pairs))
         above = up.table.alias()
         keys = sa.select(*(above.c[ref] for ref in node.refs)).where(self._of(up, above))
         mine = [table.c[name] for name in node.parent]
         return (mine[0] if len(mine) == 1 else sa.tuple_(*mine)).in_(keys)
 
-    def _given(self, place: int) -> sa.ColumnElement[Any]:
-        root = self.reader.root
-        (codec,) = root.codecs_of((root.key[place],))
-        given: sa.ColumnElement[Any] = sa.bindparam(f"key{place}", type_=sa.types.NullType())
-        return server_cast(given, codec.cast) if codec.cast else given
+
+def given_key(root: Node, name: str) -> sa.ColumnElement[Any]:
+    """What is bound for a column of the root's key: ``key0`` and so on, as it encodes them."""
+    (codec,) = root.codecs_of((name,))
+    place = root.key.index(name)
+    given: sa.ColumnElement[Any] = sa.bindparam(f"key{place}", type_=sa.types.NullType())
+    return server_cast(given, codec.cast) if codec.cast else given
 
 
 class Single(One):
@@ -162,21 +183,12 @@ class Single(One):
     def _rest(self) -> Sequence[_Text]:
         return [] if self._below is None else [self._below]
 
-    def of(
-        self, answers: Sequence[Sequence[Row]], seen: dict[Node, list[Found]]
-    ) -> list[Found] | None:
+    def _by_table(self, answers: Sequence[Sequence[Row]]) -> dict[Node, list[Row]]:
         root, *below = answers
-        if not root:
-            return None
         rows = {self.nodes[0]: list(root)}
         for text, answer in zip(self._rest, below, strict=True):
             rows |= text.by_table(answer, self._heads)
-        return self._made(rows, seen)
-
-    def _made(
-        self, rows: dict[Node, list[Row]], seen: dict[Node, list[Found]] | None
-    ) -> list[Found]:
-        return self.reader.whole(rows, seen)
+        return rows
 
     def _statement(self, nodes: Sequence[Node]) -> Any:
         """What tells tables apart, and a row's place among those of its table, come first."""
@@ -198,11 +210,8 @@ class Single(One):
     def _columns(
         self, nodes: Sequence[Node], tables: Sequence[sa.FromClause]
     ) -> list[sa.ColumnElement[Any]]:
-        return [
-            self.reader.decoding.select(codec, table.c[codec.name])
-            for node, table in zip(nodes, tables, strict=True)
-            for codec in node.codecs
-        ]
+        pairs = zip(nodes, tables, strict=True)
+        return [column for node, table in pairs for column in self.reader.columns(node, table)]
 
 
 class Joined(Single):
@@ -232,7 +241,7 @@ class Joined(Single):
             return []  # what is below is of a root whose key differs by its collation
         for node in below:
             if _is_counted(node):
-                places = node.places(_own_order(node))
+                places = node.places(own_order(node))
                 rows[node].sort(key=lambda row, at=places: [_counted(row[i]) for i in at])  # type: ignore[misc]
             if node.joined:  # beside it the key of its parent, as a join would have it
                 links = tuple([rows[root][0][i] for i in root.places(node.refs)])
@@ -289,13 +298,8 @@ class EachTable(One):
     def _rest(self) -> Sequence[_Text]:
         return self._texts[1:]
 
-    def of(
-        self, answers: Sequence[Sequence[Row]], seen: dict[Node, list[Found]]
-    ) -> list[Found] | None:
-        if not answers[0]:
-            return None
-        given = map(list, answers)
-        return self.reader.whole(dict(zip(self.nodes, given, strict=True)), seen)
+    def _by_table(self, answers: Sequence[Sequence[Row]]) -> dict[Node, list[Row]]:
+        return dict(zip(self.nodes, map(list, answers), strict=True))
 
     def _statement(self, node: Node) -> sa.Select[Any]:
         if node.up is not None and node.joined:
@@ -410,14 +414,14 @@ def _order(node: Node) -> tuple[str, ...]:
     return node.order or tuple(codec.name for codec in node.codecs)
 
 
-def _own_order(node: Node) -> tuple[str, ...]:
+def own_order(node: Node) -> tuple[str, ...]:
     """What orders the rows of one parent; none where there is one at most."""
     return tuple(name for name in node.order if name not in node.parent)
 
 
 def _is_counted(node: Node) -> bool:
     """Whether rows are ordered by whole numbers, which we order as the server does."""
-    counted = all(codec.family == "int" for codec in node.codecs_of(_own_order(node)))
+    counted = all(codec.family == "int" for codec in node.codecs_of(own_order(node)))
     return bool(node.order) and counted
 
 

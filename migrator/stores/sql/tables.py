@@ -111,7 +111,7 @@ class TablesReading:
         if len(ids) == 1 and self.single is not None:
             with self.database.asking(self.where, snapshot=self.single.snapshot) as raw:
                 found = self._found_one(raw, ids[0])
-            return [self._one(found, ids[0])]
+            return [self.only(found, ids[0])]
         with self._reading(by_key=True) as connection:
             return self.read_on(connection, ids)
 
@@ -130,9 +130,9 @@ class TablesReading:
 
     def read_raw(self, raw: Any, id: Value) -> Block | None:
         """As ``read`` of one key, on the driver's own connection, in a snapshot that has begun."""
-        return self._one(self._found_one(raw, id), id)
+        return self.only(self._found_one(raw, id), id)
 
-    def _one(self, found: list[Found], id: Value) -> Block | None:
+    def only(self, found: list[Found], id: Value) -> Block | None:
         """As ``in_order``, of one key."""
         if len(found) != 1 or found[0].problem:
             return self.in_order(found, [id])[0]

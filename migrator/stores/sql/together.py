@@ -7,14 +7,22 @@ So a COMMIT among them is carried out only where all before it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from migrator.stores.sql.options import Dialect
 from migrator.stores.sql.rows import Row
 
 Asked: TypeAlias = tuple[str, Any]
 """A statement, and what is bound in it; None for nothing."""
+
+
+class Answer(NamedTuple):
+    """The rows that a statement gives, and how many it gave or changed."""
+
+    rows: Sequence[Row]
+    number: int
+
 
 BEGIN: dict[Dialect, str] = {
     "postgresql": "BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -32,19 +40,32 @@ def is_able(dialect: Dialect) -> bool:
     return dialect == "mysql"
 
 
-def send(raw: Any, dialect: Dialect, asked: Sequence[Asked]) -> list[Sequence[Row]]:
-    """The rows that each statement gives; none for one that gives no rows."""
+def whole(dialect: Dialect, asked: Sequence[Asked]) -> list[Asked]:
+    """Statements that are one transaction where they are sent at once: on PostgreSQL those that
+    no BEGIN precedes are."""
+    if dialect == "postgresql":
+        return list(asked)
+    return [(BEGIN[dialect], None), *asked, ("COMMIT", None)]
+
+
+def send(
+    raw: Any,
+    dialect: Dialect,
+    asked: Sequence[Asked],
+    meanwhile: Callable[[], object] | None = None,
+) -> list[Answer]:
+    """What each statement gives. ``meanwhile`` is done while the server is at work."""
     if dialect == "postgresql":
         from migrator.stores.sql import pipeline
 
-        return pipeline.send(raw, asked)
-    answers: list[Sequence[Row]] = []
+        return pipeline.send(raw, asked, meanwhile)
+    from migrator.stores.sql import answers_mysql
+
     with raw.cursor() as cursor:
-        for text in _texts([cursor.mogrify(text, given) for text, given in asked]):
-            cursor.execute(text)
-            answers.append(cursor.fetchall())
-            while cursor.nextset():
-                answers.append(cursor.fetchall())
+        texts = list(_texts([cursor.mogrify(text, given) for text, given in asked]))
+    answers = answers_mysql.ask(raw, texts[0], meanwhile)
+    for text in texts[1:]:
+        answers += answers_mysql.ask(raw, text)
     return answers
 
 
@@ -72,7 +93,10 @@ def undone(raw: Any, dialect: Dialect) -> bool:
     pool does that."""
     if dialect == "postgresql":
         from psycopg import Error
+        from psycopg.pq import TransactionStatus
 
+        if raw.pgconn.transaction_status == TransactionStatus.IDLE:
+            return True
         try:
             raw.rollback()
         except Error:

@@ -54,6 +54,19 @@ class Unfolded:
     bytes: int = 0
 
 
+class Later:
+    """Rows that are unfolded when they are first asked for. Raises DoesNotFit then."""
+
+    def __init__(self, make: Callable[[], Unfolded]) -> None:
+        self._make = make
+        self._made: Unfolded | None = None
+
+    def __call__(self) -> Unfolded:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
 def canonical(values: Sequence[Value]) -> bytes:
     """The canonical form of a row's values."""
     return b"".join(b"J" if value is JSON_NULL else encode(value) for value in values)
@@ -135,6 +148,16 @@ def _about(node: Node) -> _About:
 def unfold(root: Node, blocks: Sequence[Block], where: str) -> Unfolded:
     """The rows of whole blocks. Raises DoesNotFit."""
     return _Unfolder(root, where).run(blocks)
+
+
+def row_below(root: Node, node: Node, id: Value, item: Value, where: str) -> Written:
+    """The row of an item of a list of the root, whose key links it. Raises DoesNotFit."""
+    unfolder = _Unfolder(root, where)
+    unfolder.block = Block(id, {})
+    key = key_of(id, len(root.key))
+    assert key is not None
+    refs = tuple([key[root.key.index(ref)] for ref in node.refs])
+    return unfolder.item(node, item, node.name, refs, 0)
 
 
 class _Unfolder:
@@ -319,17 +342,17 @@ class _Unfolder:
         held = record[node.name]
         if spec.one:
             if held is not None:
-                self._child(node, held, path, refs, 0)
+                self.item(node, held, path, refs, 0)
             return
         if type(held) is not list:
             self.refuse(f"the rows of {node.info.name} are made of a list", path)
         if None in refs and held:
             self.refuse("its parent has no key to point to", path)
-        rows = [self._child(node, item, f"{path}[{i}]", refs, i) for i, item in enumerate(held)]
+        rows = [self.item(node, item, f"{path}[{i}]", refs, i) for i, item in enumerate(held)]
         if len(rows) > 1:
             self._check_order(node, rows, path)
 
-    def _child(
+    def item(
         self, node: Node, item: Value, path: str, refs: tuple[Value, ...], index: int
     ) -> Written:
         record = {node.spec.value: item} if node.spec.value is not None else item

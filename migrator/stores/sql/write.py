@@ -31,7 +31,7 @@ from migrator.stores.sql.errors import is_unique
 from migrator.stores.sql.keys import among, bind
 from migrator.stores.sql.rows import Found
 from migrator.stores.sql.shape import Node, unique_keys
-from migrator.stores.sql.unfold import Form, Unfolded, Written, canonical, form, unfold
+from migrator.stores.sql.unfold import Form, Later, Unfolded, Written, canonical, form, unfold
 from migrator.stores.sql.upsert import insert, update, upsert
 
 if TYPE_CHECKING:
@@ -62,16 +62,17 @@ class Writer:
 
     def write(self, blocks: Sequence[Block]) -> int:
         """Put whole blocks in one transaction; the bytes sent. Raises DoesNotFit."""
-        unfolded = unfold(self.root, blocks, self.where)
+        unfolded = Later(partial(unfold, self.root, blocks, self.where))
         try:
             if len(blocks) == 1:
                 self._put_alone(blocks[0].id, unfolded)
             else:
+                rows = unfolded()
                 with self._transaction() as connection:
-                    self._put(connection, unfolded, blocks)
+                    self._put(connection, rows, blocks)
         except DoesNotFit as error:
             raise self._blamed(error, blocks) from error
-        return unfolded.bytes
+        return unfolded().bytes
 
     def _transaction(self) -> Any:
         return self.collection.database.writing(self.where, foreign_keys=self._enforce)
@@ -81,14 +82,14 @@ class Writer:
         self._put_over(connection, unfolded, held)
         self._read_back(connection, list((unfolded.folding | unfolded.doubtful).values()))
 
-    def _put_alone(self, id: Value, unfolded: Unfolded) -> None:
+    def _put_alone(self, id: Value, unfolded: Later) -> None:
         """Put one aggregate."""
 
         def whole(found: list[Found]) -> Wanted:
             self._check_keys(found, [id])
-            return Wanted(unfolded)
+            return Wanted(unfolded())
 
-        self.alone.change(id, whole)
+        self.alone.change(id, whole, unfolded)
 
     def by_steps(self, id: Value, decide: Decide) -> None:
         """As ``Alone.change``, statement by statement; begun anew where somebody else made the
@@ -343,6 +344,10 @@ class Writer:
         not there or does not fit so, with nothing written."""
         if any(codec.column.generated for node in self.root.walk() for codec in node.codecs):
             return None  # what the server makes of it has to be read
+        amender = self.alone.amender
+        at_once = None if amender is None else amender.amend(id, set, append)
+        if at_once is not None:
+            return at_once
         after: list[Block] = []
 
         def change(found: list[Found]) -> Wanted | None:

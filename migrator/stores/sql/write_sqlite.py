@@ -19,7 +19,7 @@ from migrator.model.block import Block
 from migrator.model.value import Value
 from migrator.stores.sql.rows import picker
 from migrator.stores.sql.shape import Node
-from migrator.stores.sql.unfold import Unfolded, Written, unfold
+from migrator.stores.sql.unfold import Later, Unfolded, Written, unfold
 from migrator.stores.sql.upsert import texts_of
 from migrator.stores.sql.write import Writer
 
@@ -88,8 +88,9 @@ class SqliteWriter(Writer):
 
     # ------------------------------------------------------------------ the writes
 
-    def _put_alone(self, id: Value, unfolded: Unfolded) -> None:
-        if self._parts is None or unfolded.doubtful or not self._tried(self._replace, unfolded):
+    def _put_alone(self, id: Value, unfolded: Later) -> None:
+        rows = unfolded()
+        if self._parts is None or rows.doubtful or not self._tried(self._replace, rows):
             super()._put_alone(id, unfolded)
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
