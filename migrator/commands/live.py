@@ -32,11 +32,12 @@ from migrator.engine.mirror import Answer, Mirror
 from migrator.engine.settled import GONE, Heard
 from migrator.engine.swap import SwapTerms
 from migrator.engine.work import Nobody, Scene, Watcher
-from migrator.errors import Interrupted, MigratorError, Refused, Waiting
+from migrator.errors import Interrupted, MigratorError, Refused, Transient, Waiting
 from migrator.model.phase import Phase
 from migrator.model.plan import Plan
 from migrator.retry import Retry
 from migrator.state import Lease, LiveState, Run
+from migrator.state.control import CONTROL
 from migrator.state.gateways import Gateways
 
 _LOOK = 0.1
@@ -128,19 +129,27 @@ def mirror(
             f"{revision} is moved at rest: there is no mirror to run",
             hint=f"plan it live:  migrator plan {revision} --live",
         )
-    told = False
-    while not project.control.run(run.id).phase.ended:
+    told = ""
+    while True:
         try:
+            if (run := project.control.run(run.id)).phase.ended:
+                return run
             with owning(project, revision, watcher or Nobody(), stop) as scene:
                 log.info("mirroring", run=run.id, pid=os.getpid())
                 Mirror(scene, project.settings.request_life, _bounds(project)).work()
         except Owned:
-            if not told:
-                log.info("standing by", run=run.id)
-            told = True
-            if stop.wait(_STAND_BY):
-                raise Interrupted("stopped standing by; the other mirror goes on") from None
-    return project.control.run(run.id)
+            if told != (now := "standing by"):
+                log.info(now, run=run.id)
+        except Transient as error:
+            if error.where != CONTROL:
+                raise
+            if told != (now := "waits for the control database"):
+                log.warning(now, run=run.id, error=error.what)
+        else:
+            continue
+        told = now
+        if stop.wait(_STAND_BY):
+            raise Interrupted("stopped standing by: it was not the mirror") from None
 
 
 def _bounds(project: Project) -> Bounds:

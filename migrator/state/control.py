@@ -33,6 +33,8 @@ from migrator.write_ahead import write_ahead
 
 HEAD = "0007"
 _BUSY_SECONDS = 30
+CONTROL = "control database"
+"""Where an error of it is said to be."""
 
 
 @dataclass(frozen=True)
@@ -443,14 +445,17 @@ def _task(row: RowMapping) -> Task:
 def translate(error: sa.exc.DBAPIError) -> Failed:
     """An error of the control database as one of ours."""
     text = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
-    where = "control database"
+    where = CONTROL
     if isinstance(error, sa.exc.OperationalError) and (
         error.connection_invalidated or "locked" in text or "connect" in text
     ):
-        return Transient(text, where=where, unknown=True)
+        hint = "see that it runs and can be reached, then run the same command again"
+        return Transient(text, where=where, unknown=True, hint=hint)
     hints = {
         "full": "free disk space, then run the same command again",
+        "No space left": "free disk space, then run the same command again",
         "disk I/O": "check the disk and what is free on it, then run the same command again",
+        "read-only": "see why its server takes no writes, then run the same command again",
         "readonly": "give the user who runs migrator the right to write it",
         "unable to open": "check that its folder is there and may be written",
     }

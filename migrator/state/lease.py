@@ -89,6 +89,8 @@ class Lease:
     """
 
     deadly = False
+    # Those of this process that it could not give back: the control database did not answer.
+    _kept: ClassVar[set[tuple[str, int]]] = set()
 
     def __init__(
         self,
@@ -132,7 +134,8 @@ class Lease:
                 else:
                     c.execute(t.lease.delete().where(*self._mine()))
         except MigratorError:
-            pass  # it runs out by itself
+            # It runs out by itself, or this process takes it again.
+            self._kept.add((self._name, self._generation))
 
     def check(self) -> None:
         """Raise Interrupted where this process may no longer act for the run."""
@@ -161,7 +164,7 @@ class Lease:
                 row = c.execute(sa.select(t.lease).where(t.lease.c.name == self._name)).first()
                 if row is None:
                     taken = self._insert(c)
-                elif _is_gone(row.holder) or (
+                elif self._is_over(row) or (
                     watched == (row.generation, row.counter) and asked - since >= row.seconds
                 ):
                     taken = self._succeed(c, row.generation, row.counter)
@@ -176,6 +179,10 @@ class Lease:
                 if watched != (row.generation, row.counter):
                     watched, since = (row.generation, row.counter), asked
             self._sleep(min(1.0, self._seconds / 5))
+
+    def _is_over(self, row: sa.Row[tuple[object, ...]]) -> bool:
+        mine = row.holder == self._holder and (self._name, row.generation) in self._kept
+        return mine or _is_gone(row.holder)
 
     def _refuse_if_alive(self, row: sa.Row[tuple[object, ...]], watched: object) -> None:
         who = json.loads(row.holder)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,22 @@ def test_a_lease_that_was_left_in_doubt_is_succeeded(control: Control) -> None:
         assert second.succeeded
     with Lease(control, "x") as third:
         assert not third.succeeded
+
+
+def test_one_that_could_not_be_given_back_is_taken_again_by_its_process(
+    control: Control, tmp_path: Path
+) -> None:
+    (file,) = tmp_path.glob(".migrator/*.db")
+    with closing(sqlite3.connect(file)) as other, Lease(control, "x") as first:
+        other.execute("PRAGMA journal_mode = WAL")
+        first._stop.set()  # it renews no more
+        with control.engine.connect() as c:
+            c.exec_driver_sql("PRAGMA busy_timeout = 1")
+        other.execute("BEGIN IMMEDIATE")
+        first.__exit__()
+        other.execute("ROLLBACK")
+        with Lease(control, "x") as second:
+            assert second.succeeded  # what it sent last may still be carried out
 
 
 @pytest.mark.parametrize("deadly", [True, False])
