@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import sys
 from collections.abc import Iterable
 from typing import TextIO
@@ -16,6 +17,8 @@ import click
 from migrator.errors import MigratorError
 from migrator.render.text import Line, first_line, shown, shown_json
 
+# The numbers of streams whose readers have gone away.
+_unread: set[int] = set()
 _STYLES = {
     "bold": {"bold": True},
     "dim": {"dim": True},
@@ -70,7 +73,19 @@ def _write(stream: TextIO, text: str) -> None:
         stream.write(text + "\n")
         stream.flush()
     except BrokenPipeError:
+        _unread.add(stream.fileno())
         silence(stream)
+
+
+def is_unread() -> bool:
+    """Whether standard output is a pipe whose reader has gone away."""
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return False  # it is no file
+    poll = select.poll()
+    poll.register(number, 0)
+    return number in _unread or any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def silence(stream: TextIO) -> None:

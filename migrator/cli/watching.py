@@ -6,10 +6,11 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from migrator.cli.options import Options
-from migrator.cli.output import tell, tell_json
+from migrator.cli.output import is_unread, tell, tell_json
 from migrator.errors import Interrupted
 from migrator.render.text import Line, shown
 from migrator.render.watching import change_line, watched_lines
@@ -25,7 +26,8 @@ def look_on(options: Options, revision: str | None, every: float) -> None:
     from migrator import commands
 
     with options.project() as project, _ctrl_c_ends():
-        looks = commands.watch(project, revision, every=every)
+        # Who reads it may have met what it looked for: nobody is there to end this then.
+        looks = takewhile(lambda _: not is_unread(), commands.watch(project, revision, every=every))
         if options.json:
             for found in looks:
                 for each in found:

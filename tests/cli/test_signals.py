@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -147,6 +148,16 @@ def test_two_applies_exclude_each_other(big_shop: Project) -> None:
     ended(process)
     assert process.returncode == 0
     assert os.path.exists(big_shop.root / "docs.db")
+
+
+def test_ctrl_c_among_the_imports_shows_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    process = subprocess.run(
+        [sys.executable, "-m", "migrator"], env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (process.returncode, process.stderr) == (-signal.SIGINT, "")
 
 
 def test_stopped_while_it_only_reads(big_shop: Project) -> None:

@@ -44,6 +44,15 @@ def test_a_watch_follows_a_run_to_its_end(live: Project) -> None:
     assert phases.count("finished") == 1
 
 
+def test_a_watch_ends_with_its_reader(live: Project) -> None:
+    for words in ([], ["--format", "json"]):
+        process = live.start("status", "--watch", "--every", "0.1", *words)
+        assert process.stdout is not None
+        assert "shadow" in process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(60) == 0
+
+
 def test_a_watch_on_a_terminal_stays_until_ctrl_c(live: Project) -> None:
     terminal = Terminal(live, "status", "--watch", "--every", "0.1")
     terminal.wait_for("primary shop:game   mirror docs:games")
