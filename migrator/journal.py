@@ -187,10 +187,15 @@ class Steady(Protocol):
 
 @runtime_checkable
 class Numbering(Protocol):
-    """A collection whose store gives out identifiers; beside ``Collection``."""
+    """A collection whose store may give out identifiers; beside ``Collection``."""
 
-    def number_on(self) -> None:
-        """Move what gives them out past all that are there; quick, for it is done under a fence."""
+    def numbers(self) -> bool | None:
+        """Whether it counts on for blocks that are inserted without one; None where it gives them
+        the number after its highest."""
+
+    def number_on(self, past: int = 0) -> None:
+        """Move what gives them out past all that are there, and past this one; quick, for it is
+        done under a fence."""
 
 
 class Brackets(Protocol):

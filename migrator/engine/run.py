@@ -28,11 +28,12 @@ from migrator.engine.stilled import go_on, stilled
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Scene
 from migrator.errors import Mismatch, Refused, Waiting
+from migrator.journal import Numbering
 from migrator.model.phase import Phase
 from migrator.model.plan import Plan
 from migrator.retry import Retry
 from migrator.route import Route, is_empty
-from migrator.state import Run
+from migrator.state import Run, highest_number
 from migrator.state.shadow import MOST_NAMED
 
 log = structlog.get_logger("migrator.run")
@@ -145,7 +146,8 @@ class Engine:
         Raises Waiting for quarantined keys that were not accepted by name, and Mismatch where
         the run was rolled back before and the sides have drifted apart since.
         """
-        aside = {q.shown: q.reason for q in self.scene.control.quarantined(self.run.id)}
+        items = self.scene.control.quarantined(self.run.id)
+        aside = {q.shown: q.reason for q in items}
         unaccepted = sorted(set(aside) - set(accepted_keys))
         if unaccepted:
             more = "" if len(unaccepted) <= 5 else f" and {len(unaccepted) - 5} more"
@@ -164,6 +166,10 @@ class Engine:
                 self.verify()
             for route in self.scene.routes:
                 self.scene.retry(route.target.settle)
+                if isinstance(route.target, Numbering) and not route.changes_key:
+                    # None that is given takes the place of a block that was left out (C50).
+                    past = highest_number(items, route.number)
+                    self.scene.retry(route.target.number_on, past)
             reached("cut_over.settled")
             self._reach(Phase.CUT_OVER, primary="target")
         reached("cut_over.flipped")

@@ -27,7 +27,7 @@ from migrator.engine.steady import steady
 from migrator.errors import MigratorError, Refused, Waiting
 from migrator.journal import OTHER, Bracketed, Numbering, Staged
 from migrator.model.phase import Phase
-from migrator.state import ShadowReads, add_up
+from migrator.state import ShadowReads, add_up, highest_number
 
 if TYPE_CHECKING:
     from migrator.engine.mirror import Mirror
@@ -113,7 +113,7 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
             for lane in mirror.lanes:
                 side = lane.side(to)
                 if isinstance(side, Numbering):
-                    mirror.scene.retry(side.number_on)
+                    mirror.scene.retry(side.number_on, _left_out_number(mirror, lane))
             steps["drain"] = time.monotonic() - began
             reached("swap.drained")
             if terms.dry_run:
@@ -190,6 +190,15 @@ def _refuse_unlike(mirror: Mirror, to: str, terms: SwapTerms) -> None:
         _accepted({q.shown for q in mirror.live.ledger()}, terms, "not written back", "mend them")
     if any(lane.scanning for lane in mirror.lanes):
         raise _unscanned(mirror)
+
+
+def _left_out_number(mirror: Mirror, lane: Lane) -> int:
+    """Up to which number a new block would take the place of one that lies on the old side alone
+    (C50)."""
+    if lane.route.changes_key:
+        return 0
+    aside = [*mirror.scene.control.quarantined(mirror.run.id), *mirror.live.ledger()]
+    return highest_number(aside, lane.route.number)
 
 
 def _unscanned(mirror: Mirror) -> Waiting:

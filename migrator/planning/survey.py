@@ -19,6 +19,7 @@ from migrator.model.rules import CorruptBlock, general_path
 from migrator.model.translate import key_agrees
 from migrator.model.value import Value, show
 from migrator.planning.archiving import Archiving
+from migrator.planning.counters import Counters
 from migrator.planning.elsewhere import Elsewhere
 from migrator.planning.keys import Collisions, SecretKeys, dangling
 from migrator.planning.metering import Metering
@@ -92,6 +93,7 @@ class Surveyor:
         self._capabilities = route.target_store.capabilities.at(route.move.target.layout)
         self._unfit = 0
         self._elsewhere = Elsewhere(route, retry)
+        self._counters = Counters(route)
         told = (How.REFUSED,) if route.tags.anywhere else (How.REFUSED, How.TAGGED)
         self.found = Survey(kinds=Kinds(route.target, self._capabilities, told))
         self._metering = self.found.metering = Metering(route, retry)
@@ -124,6 +126,8 @@ class Surveyor:
         elif not found.fresh:
             self._extra()
         self.collisions.close(self._folded(), found.issues)
+        if told := self._counters.told(found.read):
+            found.issues.add(*told)
         if remedy := self._elsewhere.text():
             found.issues.add("note", "N121", remedy)
         return found
@@ -170,6 +174,7 @@ class Surveyor:
         self._metering.begin_page()
         for block in blocks:
             self.found.read += 1
+            self._counters.add(block.id)
             unfit = self._unfit
             expected += self._expected(block)
             self._archive(block, fits=self._unfit == unfit)

@@ -5,6 +5,7 @@ from migrator.state.control import (
     Quarantined,
     Run,
     Task,
+    highest_number,
     open_control,
     quarantine_key,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "Task",
     "add_up",
     "all_answered",
+    "highest_number",
     "keep_pace",
     "open_control",
     "quarantine_key",

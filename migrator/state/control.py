@@ -11,10 +11,11 @@ import hashlib
 import json
 import os
 import platform
+import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +105,16 @@ class Quarantined:
     path: str
     reason: str
     at: float
+
+
+_NUMBER = re.compile(rb"[ilI]([0-9a-f]+);")
+
+
+def highest_number(items: Iterable[Quarantined], move: int) -> int:
+    """The highest of the keys of a move that are whole numbers; 0 where none is above."""
+    forms = (bytes.fromhex(x.key) for x in items if x.move == move and ":" not in x.key)
+    found = map(_NUMBER.fullmatch, forms)
+    return max((int(each[1], 16) for each in found if each), default=0)
 
 
 class Control:

@@ -35,12 +35,42 @@ def settle(collection: TablesCollection) -> None:
     _analyze(collection)
 
 
-def number_on(collection: TablesCollection) -> None:
-    """Move the sequences of a collection past its rows."""
+def number_on(collection: TablesCollection, past: int = 0) -> None:
+    """Move the sequences of a collection past its rows; that of its keys also past a number."""
     for node in collection.root.walk():
         source = _source(collection, node)
         with collection.database.writing(collection.where) as connection:
             _sequences(connection, collection, node, source)
+            if past > 0 and node.up is None:
+                _past(connection, collection.dialect, node, past)
+
+
+def numbered(table: Table) -> Column | None:
+    """The column of a table's key that the server numbers; None where it does not."""
+    if len(table.key) != 1:
+        return None
+    column = table.by_name[table.key[0]]
+    return column if column.identity or _NEXTVAL.search(column.default or "") else None
+
+
+def numbers(table: Table, dialect: str) -> bool | None:
+    """Whether the server counts the rows of a table; None where it looks for the highest."""
+    if numbered(table) is None:
+        return False
+    return True if dialect != "sqlite" or _counts(table.sql) else None
+
+
+def _past(connection: Connection, dialect: str, node: Node, past: int) -> None:
+    """Give no number up to this one any more. SQLite without AUTOINCREMENT knows no such thing."""
+    column = numbered(node.info)
+    if column is None:
+        return
+    if dialect == "postgresql":
+        _raise_sequence(connection, node, column, past)
+    elif dialect == "mysql":
+        _raise_auto_increment(connection, node, past + 1)
+    elif _counts(node.info.sql):
+        _raise_sqlite(connection, node, past)
 
 
 def _source(collection: TablesCollection, node: Node) -> Database | None:
@@ -68,9 +98,13 @@ def _sequences(
             _raise_sequence(connection, node, column, floor)
     if collection.dialect == "mysql" and source is not None:
         if any(column.identity for column in node.info.columns):
-            _raise_auto_increment(connection, node, source)
-    elif collection.dialect == "sqlite" and source is not None:
-        _raise_sqlite(connection, node, source)
+            with source.reading(source.name) as there:
+                next_ = _next_of(there, node)
+            _raise_auto_increment(connection, node, next_)
+    elif collection.dialect == "sqlite" and source is not None and _counts(node.info.sql):
+        last = _last_of_sqlite(source, node)
+        if last is not None:
+            _raise_sqlite(connection, node, last)
 
 
 def _sequence_name(connection: Connection, table: Table, column: Column) -> str | None:
@@ -109,42 +143,52 @@ def _raise_sequence(connection: Connection, node: Node, column: Column, floor: i
         connection.exec_driver_sql("SELECT setval(to_regclass(%s), %s)", (name, wanted))
 
 
-def _raise_auto_increment(connection: Connection, node: Node, source: Database) -> None:
-    """InnoDB moves on by itself past what is inserted; the source may have been further."""
-    query = (
-        "SELECT auto_increment FROM information_schema.tables "
-        "WHERE table_schema = coalesce(%s, database()) AND table_name = %s"
-    )
+_NEXT_OF_MYSQL = (
+    "SELECT auto_increment FROM information_schema.tables "
+    "WHERE table_schema = coalesce(%s, database()) AND table_name = %s"
+)
+
+
+def _next_of(there: Connection, node: Node) -> int:
+    """The number that a table of MariaDB's or MySQL's gives next; 0 where it gives none."""
     asked = (node.info.schema, node.info.name)
-    with source.reading(source.name) as there:
-        floor: Any = there.exec_driver_sql(query, asked).scalar()
-    here: Any = connection.exec_driver_sql(query, asked).scalar()
-    if floor is not None and int(floor) > int(here or 1):
+    return int(there.exec_driver_sql(_NEXT_OF_MYSQL, asked).scalar() or 0)
+
+
+def _raise_auto_increment(connection: Connection, node: Node, next_: int) -> None:
+    """InnoDB moves on by itself past what is inserted; the source may have been further."""
+    if next_ > (_next_of(connection, node) or 1):
         quote = connection.dialect.identifier_preparer.quote_identifier
         full = (f"{quote(node.info.schema)}." if node.info.schema else "") + quote(node.info.name)
-        connection.exec_driver_sql(f"ALTER TABLE {full} AUTO_INCREMENT = {int(floor)}")
+        connection.exec_driver_sql(f"ALTER TABLE {full} AUTO_INCREMENT = {next_}")
 
 
-def _raise_sqlite(connection: Connection, node: Node, source: Database) -> None:
-    """Only tables with AUTOINCREMENT have a counter."""
-    if "AUTOINCREMENT" not in node.info.sql.upper():
-        return
-    query = "SELECT seq FROM sqlite_sequence WHERE name = ?"
-    name = (node.info.name,)
+_LAST_OF_SQLITE = "SELECT seq FROM sqlite_sequence WHERE name = ?"
+
+
+def _last_of_sqlite(source: Database, node: Node) -> int | None:
     with source.reading(source.name) as there:
-        if "AUTOINCREMENT" not in _made(there, node.info.name).upper():
-            return
-        floor: Any = there.exec_driver_sql(query, name).scalar()
-    here: Any = connection.exec_driver_sql(query, name).scalar()
-    if floor is None or (here is not None and here >= floor):
-        return
+        if not _counts(_made(there, node.info.name)):
+            return None
+        last: Any = there.exec_driver_sql(_LAST_OF_SQLITE, (node.info.name,)).scalar()
+        return None if last is None else int(last)
+
+
+def _counts(made: str) -> bool:
+    """Whether a table of SQLite's has a counter; others give the number after their highest."""
+    return "AUTOINCREMENT" in made.upper()
+
+
+def _raise_sqlite(connection: Connection, node: Node, last: int) -> None:
+    name = (node.info.name,)
+    here: Any = connection.exec_driver_sql(_LAST_OF_SQLITE, name).scalar()
     if here is None:
         connection.exec_driver_sql(
-            "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (*name, floor)
+            "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (*name, last)
         )
-    else:
+    elif here < last:
         connection.exec_driver_sql(
-            "UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (floor, *name)
+            "UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (last, *name)
         )
 
 

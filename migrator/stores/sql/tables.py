@@ -405,11 +405,17 @@ class TablesCollection(TablesReading, Live):
         settle(self)
         self.forget()
 
-    def number_on(self) -> None:
+    def numbers(self) -> bool | None:
+        """Whether the server counts rows of the root table that come without a key."""
+        from migrator.stores.sql.settle import numbers
+
+        return (shape := self.shape_to_be) is not None and numbers(shape.info, self.dialect)
+
+    def number_on(self, past: int = 0) -> None:
         """Move sequences past the rows, and nothing else: quick, whatever the tables hold."""
         from migrator.stores.sql.settle import number_on
 
-        number_on(self)
+        number_on(self, past)
 
     def observer(self) -> Observer:
         """The independent reader of these tables."""
