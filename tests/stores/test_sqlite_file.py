@@ -76,6 +76,43 @@ def test_a_row_of_another_kind_under_an_equal_value_is_written(base: Base) -> No
         assert repr(found.entries[""]["held"]) == repr(held)
 
 
+def test_no_other_row_is_taken_for_one_by_its_collation(base: Base) -> None:
+    """The index tells 'a' and 'A' apart, a condition on the column does not."""
+    base.run(
+        "CREATE TABLE item (id text NOT NULL COLLATE NOCASE, n integer);"
+        "CREATE UNIQUE INDEX of_id ON item (id COLLATE BINARY);"
+        "INSERT INTO item VALUES ('a', 1), ('A', 2)"
+    )
+    collection = base.store().collection("Item", At("shop", tables("item", key="id")))
+    (held,) = collection.read(["a"])
+    assert held == Block("a", {"": {"id": "a", "n": 1}})
+    assert collection.amend("a", {"n": 3}, {}) is None
+    for write in (
+        lambda: collection.patch([Patch("a", {"": {"id": "a", "n": 3}})]),
+        lambda: collection.exchange("a", held, None),
+        lambda: collection.delete([Address("a")]),
+    ):
+        with pytest.raises(DoesNotFit, match="only as this collation does not"):
+            write()
+    assert collection.read(["a", "A"]) == [held, Block("A", {"": {"id": "A", "n": 2}})]
+
+
+def test_no_other_row_below_goes_with_one_by_its_collation(base: Base) -> None:
+    base.run(
+        "CREATE TABLE game (id text NOT NULL PRIMARY KEY);"
+        "CREATE TABLE round (game text NOT NULL REFERENCES game (id), "
+        "pos text NOT NULL COLLATE NOCASE, spell text);"
+        "CREATE UNIQUE INDEX of_pos ON round (pos COLLATE BINARY);"
+    )
+    both = tables("game", rounds=tables("round", key="pos", order_by="spell"))
+    collection = base.store().collection("Game", At("shop", both))
+    rounds = [{"pos": "b", "spell": "1"}, {"pos": "B", "spell": "2"}]
+    collection.write([Block("g", {"": {"id": "g", "rounds": rounds}})])
+    made = Block("g", {"": {"id": "g", "rounds": rounds[:1]}})
+    collection.write([made])
+    assert collection.read(["g"]) == [made]
+
+
 def test_an_exchange_wants_what_was_read(base: Base) -> None:
     collection = games(base)
     collection.write([game(1, "a", "b")])

@@ -129,6 +129,10 @@ class Writer:
         for node in nodes:
             self._adopt(connection, node, unfolded.rows[node], held)
             changes[node] = changes_of(node, unfolded.rows[node], held[node])
+            if changes[node].gone and not exact(node) and self.dialect == "sqlite":
+                # With a row that goes others may, which the index alone tells from it.
+                changes[node].changed = unfolded.rows[node]
+                changes[node].fresh = []
         for node in reversed(nodes):
             self._delete(connection, node, changes[node].gone)
         for node in nodes:
@@ -331,6 +335,7 @@ class Writer:
             self.alone.change(patch.id, partial(self._patched, patch))
 
     def _patched(self, patch: Patch, found: list[Found]) -> Wanted:
+        self._check_keys(found, [patch.id])
         (block,) = self.collection.in_order(found, [patch.id])
         if block is None:
             raise Terminal(f"there is no block {show(patch.id)} to patch", where=self.where)
@@ -352,6 +357,7 @@ class Writer:
 
         def change(found: list[Found]) -> Wanted | None:
             after.clear()
+            self._check_keys(found, [id])
             (there,) = self.collection.in_order(found, [id])
             made = self._amended(there, id, set, append)
             if made is None:
@@ -370,7 +376,7 @@ class Writer:
     ) -> tuple[Block, Unfolded] | None:
         """The block after fields were set and elements added, and its rows; None where it is not
         there, or no list to add to. Raises DoesNotFit."""
-        record = None if there is None else _with(assemble(there.entries), set, append)
+        record = None if there is None else amended(assemble(there.entries), set, append)
         if record is None:
             return None
         unfolded = unfold(self.root, [Block(id, {"": record})], self.where)
@@ -387,10 +393,10 @@ class Writer:
             done = is_still(there, held)
             if not done or (change is None and there is None):
                 return None
+            self._check_keys(found, [id])
             if change is None:
                 return Wanted(None)
             blocks[:] = [made_of(there or Block(id, {}), change)]
-            self._check_keys(found, [id])
             return Wanted(unfold(self.root, blocks, self.where))
 
         try:
@@ -487,6 +493,12 @@ class Writer:
         return None
 
 
+def exact(node: Node) -> bool:
+    """Whether a condition on a row's key is sure to find no other row of SQLite: the index over it
+    may tell more apart than the collation of a column does."""
+    return all(codec.family for codec in node.codecs_of(node.key))
+
+
 class _Undo(Exception):
     pass
 
@@ -504,7 +516,7 @@ class _Taken(_Clash):
     """A unique key of a new root was taken: its own by somebody who was faster, or another."""
 
 
-def _with(record: Record, set: Mapping[str, Value], append: Mapping[str, Value]) -> Record | None:
+def amended(record: Record, set: Mapping[str, Value], append: Mapping[str, Value]) -> Record | None:
     """A record with fields set and elements added; None where there is no list to add to."""
     made = {**record, **{name: _plain(value) for name, value in set.items()}}
     for name, item in append.items():
@@ -530,4 +542,4 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if type(value) is list else value
 
 
-__all__ = ["Writer"]
+__all__ = ["Writer", "amended", "exact"]
