@@ -76,6 +76,76 @@ def test_a_row_of_another_kind_under_an_equal_value_is_written(base: Base) -> No
         assert repr(found.entries[""]["held"]) == repr(held)
 
 
+def test_fields_are_set_and_rows_are_added_where_they_lie(base: Base) -> None:
+    collection = games(base)
+    collection.write([game(1, "a", "b", score=0.5)])
+    # An upsert would fire it: its row is to be inserted before it is found there.
+    base.run(
+        "CREATE TRIGGER e BEFORE INSERT ON game BEGIN INSERT INTO seen VALUES ('?', NEW.id); END"
+    )
+    told(base)
+    assert collection.amend("g", {"n": 2}, {}) == game(2, "a", "b", score=0.5)
+    assert told(base) == [("changed", "g")]
+    more = {"rounds": {"pos": 2, "spell": "c"}}
+    assert collection.amend("g", {"n": 2}, more) == game(2, "a", "b", "c", score=0.5)
+    assert told(base) == [("new", "2")]
+    collection.write([game(3, "a", "b", "c", score=0.5)])
+    assert told(base) == [("changed", "g")]
+    assert collection.read(["g"]) == [game(3, "a", "b", "c", score=0.5)]
+
+
+@pytest.mark.parametrize(
+    ("set", "append"),
+    [
+        ({"n": None}, {}),
+        ({"id": "h"}, {}),
+        ({"m": 1}, {}),
+        ({"n": 2, "score": 1}, {}),
+        ({"n": 2}, {"rounds": {"pos": 0, "spell": "b"}}),
+        ({"n": 2}, {"rounds": {"pos": -1, "spell": "b"}}),
+        ({"n": 2}, {"rounds": {"pos": 3, "spell": "b", "m": 1}}),
+        ({"n": 2}, {"rounds": "b"}),
+        ({"n": 2}, {"n": 3}),
+    ],
+)
+def test_what_does_not_fit_is_not_amended(
+    base: Base, set: dict[str, Any], append: dict[str, Any]
+) -> None:
+    collection = games(base)
+    collection.write([game(1, "a")])
+    told(base)
+    assert collection.amend("g", set, append) is None
+    assert told(base) == []
+    assert collection.read(["g"]) == [game(1, "a")]
+
+
+def test_an_order_that_only_the_file_tells_is_amended_as_a_whole(base: Base) -> None:
+    """Texts by a collation, and a row whose place in the list is a number of its own."""
+    collection = games(base, pos="text COLLATE NOCASE")
+    rounds = [{"pos": "a", "spell": None}, {"pos": "B", "spell": None}]
+    record = {"id": "g", "n": 1, "score": None, "rounds": rounds[:1]}
+    collection.write([Block("g", {"": record})])
+    after = collection.amend("g", {"score": 0.5}, {"rounds": rounds[1]})
+    assert after == Block("g", {"": {**record, "score": 0.5, "rounds": rounds}})
+    assert collection.read(["g"]) == [after]
+    assert collection.amend("g", {}, {"rounds": {"pos": "A", "spell": None}}) is None
+    assert collection.read(["g"]) == [after]
+
+
+def test_positions_of_rows_go_on(base: Base) -> None:
+    base.run(
+        "CREATE TABLE game (id text NOT NULL PRIMARY KEY);"
+        "CREATE TABLE round (game text NOT NULL REFERENCES game (id), place integer NOT NULL, "
+        "spell text, PRIMARY KEY (game, place));"
+        "INSERT INTO game VALUES ('g'); INSERT INTO round VALUES ('g', 7, 'a')"
+    )
+    placed = tables("round", order_by="place", columns={"place": "INTEGER POSITION"})
+    collection = base.store().collection("Game", At("shop", tables("game", rounds=placed)))
+    assert collection.amend("g", {}, {"rounds": {"spell": "b"}}) is not None
+    (found,) = collection.read(["g"])
+    assert found.entries[""]["rounds"] == [{"spell": "a"}, {"spell": "b"}]
+
+
 def test_no_other_row_is_taken_for_one_by_its_collation(base: Base) -> None:
     """The index tells 'a' and 'A' apart, a condition on the column does not."""
     base.run(

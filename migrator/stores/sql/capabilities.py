@@ -112,10 +112,10 @@ _COSTS: Mapping[Dialect, Mapping[str, Cost]] = {
     "mysql": _AT_ONCE,
     "sqlite": {
         "get": Cost(1, "", more=1, least=1),
-        "put": Cost(2, "", more=3, least=2),
+        "put": Cost(2, "", more=4, least=2),
         "update": Cost(2, "", more=3, least=2),
         "append": Cost(2, "", more=1),
-        "exchange": Cost(3, "", more=4, least=2),
+        "exchange": Cost(3, "", more=5, least=2),
         "delete": Cost(2, "", more=2, least=1),
     },
 }

@@ -160,6 +160,17 @@ def row_below(root: Node, node: Node, id: Value, item: Value, where: str) -> Wri
     return unfolder.item(node, item, node.name, refs, 0)
 
 
+def comes_behind(node: Node, last: Value, item: Value) -> bool:
+    """Whether the row of an element is sure to come behind that of another, by what they hold."""
+    names = tuple(name for name in node.order if name not in node.parent)
+    keys = []
+    for each in (last, item):
+        if type(each) is not dict or not each.keys() >= set(names):
+            return False
+        keys.append(tuple([each[name] for name in names]))
+    return bool(names) and _is_sorted(node.codecs_of(names), keys)
+
+
 class _Unfolder:
     def __init__(self, root: Node, where: str) -> None:
         self.root = root

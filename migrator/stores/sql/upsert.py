@@ -101,7 +101,8 @@ def _chunks(rows: list[Written]) -> Iterator[list[Written]]:
 @dataclass(frozen=True, slots=True)
 class Texts:
     """The parts of a table's statements. ``row`` takes one row, ``head`` what follows it;
-    ``update`` is MySQL's, of the columns at ``updated``, ``arrays`` there one row more."""
+    ``update`` is MySQL's and SQLite's, of the columns at ``updated``, empty where no row can be
+    changed by its key; ``arrays`` is on MySQL one row more."""
 
     places: tuple[int, ...]
     row: str
@@ -135,7 +136,12 @@ def _made(connection: Connection | Engine, dialect: Dialect, node: Node) -> Text
         marks = ", ".join("?" for _ in columns)
         # ABORT overrides a REPLACE or IGNORE that the table itself may declare.
         row = f"INSERT OR ABORT INTO {table} ({names}) VALUES ({marks})"  # noqa: S608
-        return Texts(places, row, "", "", tail)
+        key = _unique(node)
+        changed = tuple(codec.name for codec in columns if codec.name not in key)
+        sets, of = ([f"{_quote(connection, name)} = ?" for name in some] for some in (changed, key))
+        update = f"UPDATE OR ABORT {table} SET {', '.join(sets)} WHERE {' AND '.join(of)}"  # noqa: S608
+        updated = node.places((*changed, *key))
+        return Texts(places, row, "", "", tail, update if changed and key else "", updated)
     always = any(codec.column.identity == "always" for codec in columns)
     into = f"INSERT INTO {table} ({names})" + (" OVERRIDING SYSTEM VALUE" if always else "")
     types = [(codec.cast or codec.column.type).replace("%", "%%") for codec in columns]
@@ -169,16 +175,21 @@ def _copy(
 
 
 def _on_conflict(connection: Connection | Engine, node: Node, columns: list[Codec]) -> str:
-    unique = [key for key in unique_keys(node.info) if set(key) <= set(node.key)]
+    unique = _unique(node)
     if not unique:
         return ""
-    key = ", ".join(_quote(connection, name) for name in unique[0])
+    key = ", ".join(_quote(connection, name) for name in unique)
     sets = ", ".join(
         f"{_quote(connection, codec.name)} = excluded.{_quote(connection, codec.name)}"
         for codec in columns
-        if codec.name not in unique[0]
+        if codec.name not in unique
     )
     return f" ON CONFLICT ({key}) DO " + (f"UPDATE SET {sets}" if sets else "NOTHING")
+
+
+def _unique(node: Node) -> tuple[str, ...]:
+    """The columns of a row's key that no two rows have alike; empty for none."""
+    return next((key for key in unique_keys(node.info) if set(key) <= set(node.key)), ())
 
 
 def _made_mysql(
