@@ -69,7 +69,8 @@ class Asking(Edge):
     __slots__ = ("_file", "_raw")
 
     def __init__(self, file: File, where: str, *, writing: bool = False) -> None:
-        super().__init__(where, writing=writing, by_key=not writing)
+        # As of Edge, without a call more: one is made for each read.
+        self._where, self._writing, self._by_key = where, writing, not writing
         self._file = file
         self._raw: sqlite3.Connection | None = None
 

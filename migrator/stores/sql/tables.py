@@ -162,11 +162,14 @@ class TablesReading:
 
     def encoded_key(self, id: Value) -> list[Any] | None:
         """A block's id as the key's columns encode it; None where they can't hold it."""
-        key = key_of(id, len(self.root.key))
+        codecs = self._key_codecs
+        key = key_of(id, len(codecs))
         if key is None or None in key:
             return None
         try:
-            return [codec.encode(x) for codec, x in zip(self._key_codecs, key, strict=True)]
+            if len(codecs) == 1:  # as below, and quicker
+                return [codecs[0].encode(id)]
+            return [codec.encode(x) for codec, x in zip(codecs, key, strict=True)]
         except Unfit:
             return None
 
@@ -175,7 +178,8 @@ class TablesReading:
 
     def id_of(self, found: Found) -> Value:
         """The block's id of a root row."""
-        return id_of(self._key(found))
+        places = self._key_places
+        return found.values[places[0]] if len(places) == 1 else id_of(self._key(found))
 
     def _block(self, found: Found) -> Block:
         return Block(self.id_of(found), self.rules.partition(found.record))
