@@ -3,8 +3,9 @@
 Reads and writes of one game by the gateway and by the plain driver in turn, on the same server at
 the same time, while a real mirror follows. By hand is what an application would write with the
 driver and no needless request, for the same result (``hands``, ``hands_sql``, ``hands_nosql``);
-bare is a change alone, which tells nothing of what is there. The figures are of single calls, one
-after another.
+bare is a change alone, which tells nothing of what is there; its requests are what the gateway
+sends, by the driver alone, where that is not what is done by hand. The figures are of single calls,
+one after another.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Times:
     store: list[float] = field(default_factory=list)
     gateway: list[float] = field(default_factory=list)
     bare: list[float] = field(default_factory=list)
+    requests: list[float] = field(default_factory=list)
 
     def line(self, what: str) -> str:
         told = []
@@ -58,26 +60,33 @@ class Times:
                 f"{name}: by hand {hand:,.0f} us, store {store:,.0f}, gateway {gateway:,.0f}: "
                 f"{gateway / hand:.2f} of by hand, {gateway / store:.2f} of the store"
             )
-            if self.bare:
-                bare = of(self.bare) * 1e6
-                line += f"; bare by hand {bare:,.0f}: {gateway / bare:.2f}"
+            for other, took in (("bare by hand", self.bare), ("its requests", self.requests)):
+                if took:
+                    alone = of(took) * 1e6
+                    line += f"; {other} {alone:,.0f}: {gateway / alone:.2f}"
             told.append(line)
         return f"   {what}  {told[0]}\n   {' ' * len(what)}  {told[1]}"
 
 
 Call = Callable[[int], object]
-_SIDES = 4  # by hand, the store, the gateway, bare by hand
+_SIDES = 5  # by hand, the store, the gateway, bare by hand, its requests
 
 
 def in_turn(
-    by_hand: Call, store: Call, gateway: Call, calls: int, *, bare: Call | None = None
+    by_hand: Call,
+    store: Call,
+    gateway: Call,
+    calls: int,
+    *,
+    bare: Call | None = None,
+    requests: Call | None = None,
 ) -> Times:
     """Each call by hand, by the store that the gateway has, and by the gateway, in turn; the
     numbers that they take all differ."""
     times = Times()
     sides = [(by_hand, times.by_hand), (store, times.store), (gateway, times.gateway)]
-    if bare is not None:
-        sides.append((bare, times.bare))
+    others = [(bare, times.bare), (requests, times.requests)]
+    sides += [(do, took) for do, took in others if do is not None]
     before = calls // 10  # what comes first opens connections
     for number in range(calls + before):
         for place, (do, took) in enumerate(sides):
@@ -144,6 +153,9 @@ def measure(name: str, shop: Shop, hand: Hand, calls: int, games: int) -> None:
         def by_hand(do: Callable[[str, int], object]) -> Call:
             return lambda n: do(key(n), begun + n)
 
+        def sent(what: str) -> Call | None:
+            return by_hand(hand.sent[what]) if what in hand.sent else None
+
         def told(what: str, times: Times) -> None:
             nonlocal begun
             begun += _SIDES * (calls + calls // 10)
@@ -160,7 +172,8 @@ def measure(name: str, shop: Shop, hand: Hand, calls: int, games: int) -> None:
             source.write([cut(Aggregate(key(n), game(key(n), begun + n)), rules)])
 
         told("put", in_turn(
-            by_hand(hand.put), put, lambda n: gateway.put(key(n), game(key(n), begun + n)), calls
+            by_hand(hand.put), put, lambda n: gateway.put(key(n), game(key(n), begun + n)), calls,
+            requests=sent("put"),
         ))  # fmt: skip
         told("update", in_turn(
             by_hand(hand.update),
@@ -168,6 +181,7 @@ def measure(name: str, shop: Shop, hand: Hand, calls: int, games: int) -> None:
             lambda n: gateway.update(key(n), {"n": begun + n}),
             calls,
             bare=hand.bare_update and by_hand(hand.bare_update),
+            requests=sent("update"),
         ))  # fmt: skip
         told("append", in_turn(
             by_hand(hand.append),
@@ -175,6 +189,7 @@ def measure(name: str, shop: Shop, hand: Hand, calls: int, games: int) -> None:
             lambda n: gateway.append(key(n), "rounds", round_(begun + n)),
             calls,
             bare=hand.bare_append and by_hand(hand.bare_append),
+            requests=sent("append"),
         ))  # fmt: skip
     with shop.open() as project:
         commands.abort(project, "0001", drop_target=True)

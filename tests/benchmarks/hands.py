@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from migrator.model.value import Record
 
@@ -25,7 +25,9 @@ class Hand:
 
     ``update`` changes the number of a game, ``append`` adds a round at a place: atomically, only
     where there is such a game, and both give the game as it is after that, as a gateway does. The
-    ``bare`` ones send the change alone.
+    ``bare`` ones send the change alone. ``sent`` are the requests that a gateway's put, update and
+    append make of the store, by the driver and with nothing around them, where they are not what is
+    done by hand: a journal of ours may cost a tenth more than their sum.
     """
 
     get: Callable[[str], object]
@@ -34,6 +36,7 @@ class Hand:
     append: Callable[[str, int], object]
     bare_update: Callable[[str, int], object] | None = None
     bare_append: Callable[[str, int], object] | None = None
+    sent: dict[str, Callable[[str, int], object]] = field(default_factory=dict)
 
 
 def must(found: object) -> None:

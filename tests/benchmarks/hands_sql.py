@@ -8,7 +8,7 @@ one table go as one batch. A read is one snapshot.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,8 @@ def of_sqlite(file: Path, games: int) -> Iterator[Hand]:
         tables.put(f"game-{number}", number, SPELLS)
     writer: sqlite3.Connection = tables.session
     reader = sqlite3.connect(file, isolation_level=None)
+    # One each, as store and gateway have: who did not write last reads the pages anew.
+    alone, bare = on_sqlite(file, TABLE).session, on_sqlite(file, TABLE).session
     game, rounds_, number_, clear, round_text, put_text = (
         text.replace("%s", "?") for text in (_GAME, _ROUNDS, _NUMBER, _CLEAR, _ROUND, _PUT)
     )
@@ -192,10 +194,26 @@ def of_sqlite(file: Path, games: int) -> Iterator[Hand]:
         writer.execute("COMMIT")
         return _made(row, [*rounds, (place, "more")])
 
+    def sent(change: str, given: Callable[[str, int], Sequence[Any]]) -> Callable[..., None]:
+        def send(key: str, number: int) -> None:
+            bare.execute("BEGIN IMMEDIATE")
+            bare.execute(game, (key,)).fetchall()
+            bare.execute(rounds_, (key,)).fetchall()
+            bare.execute(change, given(key, number))
+            bare.execute("COMMIT")
+
+        return send
+
+    number_sent = sent(number_, lambda key, number: (number, key))
     yield Hand(
         get, put, update, append,
-        lambda key, number: must(writer.execute(number_, (number, key)).rowcount),
-        lambda key, place: writer.execute(round_text, (key, place, "more")),
+        lambda key, number: must(alone.execute(number_, (number, key)).rowcount),
+        lambda key, place: alone.execute(round_text, (key, place, "more")),
+        {
+            "put": number_sent,  # of what is put here one row differs
+            "update": number_sent,
+            "append": sent(round_text, lambda key, place: (key, place, "more")),
+        },
     )  # fmt: skip
-    reader.close()
-    writer.close()
+    for session in (reader, writer, alone, bare):
+        session.close()
