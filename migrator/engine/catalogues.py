@@ -46,6 +46,7 @@ class Catalogues:
         # What is another once that has changed, as it was right before.
         self._marks: dict[tuple[int, str], Json] = {}
         self._looked = 0.0
+        self._begun = False
 
     def begin(self) -> None:
         """Have all that is read from here on made of what the catalogues say now or later. Where
@@ -64,11 +65,13 @@ class Catalogues:
                 self._follow(lane, side, shaped, now, [], replaced=other)
             elif key not in noted:
                 self._note(_NOTED, lane, side, now, [])
-        self._looked = time.monotonic()
+        self._looked, self._begun = time.monotonic(), True
 
     def look(self, *, now: bool = False) -> None:
         """Look again, where that was not done just now; ``now``: in any case, and a store that
-        can't be asked is an error."""
+        can't be asked is an error. Begins where that was put off."""
+        if not self._begun:
+            self.begin()
         if not self._known or not (now or time.monotonic() >= self._looked + _EVERY):
             return
         for lane, side, shaped in self._sides():

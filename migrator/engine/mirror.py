@@ -146,8 +146,7 @@ class Mirror:
         # Whoever comes after this process has to outwait them, too, where it does not come so far.
         lease.doubtful = lease.succeeded
         self._agree()
-        mirrors = self.run.phase.rank >= Phase.DUAL_WRITE.rank and not self.run.phase.ended
-        if mirrors and not self._ending():
+        if self._mirrors(self.live.asked()):
             self.catalogues.begin()
         if self.run.fence:
             mend(self)
@@ -191,10 +190,9 @@ class Mirror:
         self.epochs.look()
         if self.run.fence:
             mend(self)  # an attempt whose end could not be written
-        if not self._ending():
-            self.catalogues.look()
         request = self._request = self.live.asked()
-        if self.run.phase.rank >= Phase.DUAL_WRITE.rank and not self._ending():
+        if self._mirrors(request):
+            self.catalogues.look()
             try:
                 self.mirror()
             except Terminal:
@@ -202,8 +200,8 @@ class Mirror:
                     raise
             if self.run.phase.rank >= Phase.BACKFILLED.rank:
                 self.mending.turn(time.monotonic())
-        if self.run.phase is Phase.SHADOW_READ:
-            self.held.turn(self.run, self.lanes)
+            if self.run.phase is Phase.SHADOW_READ:
+                self.held.turn(self.run, self.lanes)
         self.tell()
         if request is None:
             if self.run.phase.rank < Phase.DUAL_WRITE.rank:
@@ -217,6 +215,8 @@ class Mirror:
             if isinstance(error, Terminal) and not self.run.fence and self.catalogues.explains():
                 return
             log.warning("not done", wanted=request.wanted, error=error.what)
+            # A change of the row may have been carried out, and only its answer lost.
+            self.scene.run = self.scene.retry(self.scene.control.run, self.run.id)
             self.answer(request, error)
         else:
             if done:
@@ -232,6 +232,15 @@ class Mirror:
             answer = Answer(problem=told)
         self._verified, self._swapped = [], None
         self.live.answer(request.number, msgspec.to_builtins(answer))
+
+    def _mirrors(self, request: Request | None) -> bool:
+        """Whether writes are mirrored now. Not where somebody wants to leave the move, and may:
+        whatever keeps the mirror from its work must not keep them from that."""
+        leaves = request is not None and request.wanted == Phase.ABORTED.value
+        if leaves and self.run.primary == "source":
+            return False
+        begun = self.run.phase.rank >= Phase.DUAL_WRITE.rank and not self.run.phase.ended
+        return begun and not self._ending()
 
     def _ending(self) -> bool:
         """Whether the source is being dropped, so that nothing is mirrored any more."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from migrator.errors import Refused, Transient
 from migrator.model.phase import Phase
-from migrator.state import LiveState
+from migrator.ports import Json
+from migrator.state import LiveState, Run
 from tests.protocol.plants import ends_equal
 from tests.protocol.schedule import LIFE, level
-from tests.protocol.server import Fate
+from tests.protocol.server import Fate, ServerJournal
 
 
 def test_a_request_on_its_way_is_outwaited_after_an_end_in_good_order(
@@ -98,3 +100,49 @@ def test_a_flip_that_arrives_late_does_not_overtake_its_undoing(
     schedule.ask(Phase.CUT_OVER)
 
     ends_equal(schedule)
+
+
+def test_an_attempt_whose_beginning_had_no_answer_keeps_no_other_from_being_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    live = LiveState(schedule.control, schedule.run)
+    terms: dict[str, object] = {"hook": "stop"} if schedule.world.hook else {}
+
+    def lost() -> None:
+        raise Transient("no answer in time", where="control database", unknown=True)
+
+    arm, armed = LiveState.arm, []
+
+    def arms(self: LiveState, run: Run) -> Run:
+        armed.append(run)
+        if len(armed) == 1:
+            schedule.world.script["controlled"] = lost
+        return arm(self, run)
+
+    monkeypatch.setattr(LiveState, "arm", arms)
+    asked = [live.ask(Phase.CUT_OVER.value, terms)]
+
+    def answered() -> bool:
+        over = live.answered(asked[-1]) is not None and not schedule.control.run("0001").fence
+        if over and len(asked) == 1:
+            asked.append(live.ask(Phase.CUT_OVER.value, terms))  # of the same process
+            return False
+        return over
+
+    schedule.work(answered)
+
+    assert schedule.phase is Phase.CUT_OVER
+    ends_equal(schedule)
+
+
+def test_a_move_is_left_though_its_mirror_can_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = level(monkeypatch)
+
+    def refuses(_: ServerJournal) -> Json:
+        raise Refused("another role owns it")
+
+    monkeypatch.setattr(ServerJournal, "prepare", refuses)
+    schedule.world.servers["source"].lose_feed()
+
+    assert schedule.ask(Phase.ABORTED), schedule.why

@@ -13,7 +13,7 @@ import pytest
 
 from migrator import commands
 from migrator.commands import SwapTerms, Terms
-from migrator.errors import Refused
+from migrator.errors import MigratorError, Refused
 from migrator.model.block import join
 from migrator.model.move import At, tables
 from migrator.model.phase import Phase
@@ -145,6 +145,37 @@ def test_a_partition_that_comes_or_goes_is_followed(games: Games, tmp_path: Path
             at_last(lambda: commands.rollback(project, "0001", swap=SWAP))
         commands.abort(project, "0001", drop_target=True)
     games.do("DELETE FROM @_3")
+
+
+def test_a_move_is_left_though_a_partition_of_another_role_stops_its_mirror(
+    games: Games, tmp_path: Path
+) -> None:
+    games.do("CREATE ROLE @_role LOGIN REPLICATION PASSWORD 'seen'")
+    try:
+        games.do("GRANT ALL ON SCHEMA public TO @_role")
+        database = games.do("SELECT current_database()").fetchone()[0]
+        games.do(f'GRANT CREATE ON DATABASE "{database}" TO @_role')
+        for table in ("@", "@_rounds", "@_1", "@_2"):
+            games.do(f"ALTER TABLE {table} OWNER TO @_role")
+        url = f"postgresql://{games.name}_role:seen@{games.url.partition('@')[2]}"
+        shop = Shop(tmp_path, {"sql": url, "docs": "embedded:///docs.db"})
+        source = f"tables('{games.name}', rounds=tables('{games.name}_rounds', parent='game'))"
+        shop.script(f"move = Move('Game', source=At('sql', {source}), target=At('docs', 'games'))")
+        with shop.open() as project:
+            plan = commands.plan(project, "0001", live=True)
+            terms = Terms(swap=SWAP, accept=tuple(f.code for f in plan.to_accept))
+            commands.apply(project, plan, until=Phase.DUAL_WRITE, terms=terms)
+            games.do(f"CREATE TABLE @_3 PARTITION OF @_rounds {games.month(3)}")
+            with pytest.raises(MigratorError, match=f"permission denied for table {games.name}_3"):
+                commands.mirror(project, "0001")
+
+            run = commands.abort(project, "0001", drop_target=True)
+
+        assert run.phase is Phase.ABORTED
+        slots = "SELECT 1 FROM pg_publication_tables WHERE tablename LIKE '@%'"
+        assert games.do(slots).fetchall() == []
+    finally:
+        games.do("DROP OWNED BY @_role; DROP ROLE @_role")
 
 
 @pytest.mark.parametrize(
