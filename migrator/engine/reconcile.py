@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -16,7 +16,7 @@ import structlog
 from migrator.engine.alike import is_key, others, turns
 from migrator.engine.backfill import quarantined
 from migrator.engine.points import reached
-from migrator.engine.work import Scene, keys_aside
+from migrator.engine.work import Scene
 from migrator.engine.written import Written
 from migrator.errors import DoesNotFit, Interrupted, Refused, Terminal, Transient
 from migrator.journal import Touch
@@ -28,7 +28,7 @@ from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value, show
 from migrator.ports import Collection
 from migrator.route import NOT_MADE, Route, Unread, read_each
-from migrator.state import LiveState, quarantine_key
+from migrator.state import LiveState, Quarantined, quarantine_key
 
 LONGEST_WAIT = 10.0
 # The events of a run's log that tell what the mirror held: written by somebody else, or by whom
@@ -99,12 +99,14 @@ class Reconciler:
     _at_once: bool = False
     _looks: bool = False  # writes nothing
     _scans: bool = False
-    _ledger: set[str] | None = None
-    _aside: set[str] | None = None
+    # What is in the ledger, and in quarantine, by key, and what stands for why it is.
+    _ledger: dict[str, int] | None = None
+    _aside: dict[str, int] | None = None
     # Of those, what a listing of the source has not met.
     _unmet: set[str] | None = None
     # Of those in the ledger, what a re-scan has not refused again.
     _unrefused: set[str] | None = None
+    _unreadable: set[tuple[str, bytes, str]] = field(default_factory=set)
     _refused: dict[str, dict[bytes, Value]] = field(default_factory=lambda: defaultdict(dict))
 
     def __post_init__(self) -> None:
@@ -259,7 +261,7 @@ class Reconciler:
     def known_unlike(self) -> set[str]:
         """The keys of which the sides differ with good reason: in quarantine, or in the ledger."""
         number = self.route.number
-        return self._known_aside() | {e.key for e in self.live.ledger() if e.move == number}
+        return self._known_aside().keys() | {e.key for e in self.live.ledger() if e.move == number}
 
     def list_source(self) -> None:
         """A re-scan lists the source, from its start."""
@@ -286,7 +288,8 @@ class Reconciler:
         gone, self._unrefused = self._unrefused, None
         if gone:
             self.live.strike(self.route.number, gone)
-            self._ledger = None if self._ledger is None else self._ledger - gone
+            for key in gone:
+                self._known_ledger().pop(key, None)
             log.info("gone from the target, and from the ledger", keys=len(gone))
 
     # ------------------------------------------------------------------ one batch
@@ -326,10 +329,18 @@ class Reconciler:
         found = read_each(side, keys, self.scene.retry)
         for block in found:
             if isinstance(block, Unread):
-                log.warning(
-                    "can't be read", where=str(side.at), key=show(block.id), reason=block.reason
-                )
+                self._tell_unread(str(side.at), block)
         return found
+
+    def _tell_unread(self, where: str, block: Unread) -> None:
+        """Log it, once as long as it is for the same reason: it is tried again and again."""
+        told = where, encode(block.id), block.reason
+        if told in self._unreadable:
+            return
+        if len(self._unreadable) >= _REFUSED:
+            self._unreadable.clear()
+        self._unreadable.add(told)
+        log.warning("can't be read", where=where, key=show(block.id), reason=block.reason)
 
     def _expected(self, block: Block) -> list[Block]:
         """As of the route; CorruptBlock for one that could not be read."""
@@ -546,15 +557,13 @@ class Reconciler:
 
     def _strike(self, keys: Sequence[Value], refused: Sequence[Value]) -> None:
         """What is on both sides now is in the ledger no longer."""
-        if self._ledger is None:
-            number = self.route.number
-            self._ledger = {item.key for item in self.live.ledger() if item.move == number}
         self._remember("target", keys, set(map(encode, refused)))
-        self._ledger |= (lost := set(map(quarantine_key, refused)))
-        done = self._ledger.intersection(map(quarantine_key, keys)) - lost
+        known = self._known_ledger()
+        done = known.keys() & set(map(quarantine_key, keys)) - set(map(quarantine_key, refused))
         if done:
             self.live.strike(self.route.number, done)
-            self._ledger -= done
+            for key in done:
+                del known[key]
 
     def _back(self, new: Block, old: Block | None, *, fresh: bool) -> Block | None:
         """What the source must hold for a block of the target; None where it does.
@@ -630,36 +639,56 @@ class Reconciler:
         if self._looks:
             return
         item = quarantined(self.route, key, path, reason)
-        self.scene.retry(self.scene.control.set_aside, self.scene.run.id, item)
-        if self._aside is not None:
-            self._aside.add(item.key)
         if self._unmet is not None:
             self._unmet.discard(item.key)
+        known = self._known_aside()
+        if known.get(item.key) == _why(item):
+            return  # tried again, and refused as before
+        self.scene.retry(self.scene.control.set_aside, self.scene.run.id, item)
+        known[item.key] = _why(item)
         log.warning("quarantined", key=item.shown, path=path, reason=reason)
 
     def _take_up(self, keys: Sequence[Value]) -> None:
         """A later write of a key takes it out of quarantine."""
-        for key in self._known_aside().intersection(map(quarantine_key, keys)):
+        for key in self._known_aside().keys() & set(map(quarantine_key, keys)):
             self._leave(key)
 
     def _leave(self, key: str) -> None:
         self.scene.retry(self.scene.control.take_up, self.scene.run.id, self.route.number, key)
-        self._known_aside().discard(key)
+        self._known_aside().pop(key, None)
 
-    def _known_aside(self) -> set[str]:
+    def _known_aside(self) -> dict[str, int]:
         """The keys in quarantine; asked once, for nobody but the owner of a live run changes it."""
         if self._aside is None:
-            self._aside = set(keys_aside(self.scene, self.route))
+            self._aside = self._reasons(self.scene.control.quarantined(self.scene.run.id))
         return self._aside
+
+    def _known_ledger(self) -> dict[str, int]:
+        """As ``_known_aside``, of the ledger."""
+        if self._ledger is None:
+            self._ledger = self._reasons(self.live.ledger())
+        return self._ledger
+
+    def _reasons(self, items: Iterable[Quarantined]) -> dict[str, int]:
+        return {item.key: _why(item) for item in items if item.move == self.route.number}
 
     def _enter(self, key: Value, reason: str, path: str) -> None:
         if self._looks:
             return
         item = quarantined(self.route, key, path, reason, self.route.name(key))
-        self.scene.retry(self.live.enter, item)
         if self._unrefused is not None:
             self._unrefused.discard(item.key)
+        known = self._known_ledger()
+        if known.get(item.key) == _why(item):
+            return
+        self.scene.retry(self.live.enter, item)
+        known[item.key] = _why(item)
         log.warning("can't be written back", key=item.shown, path=path, reason=reason)
+
+
+def _why(item: Quarantined) -> int:
+    """What stands for where and why a block does not go over."""
+    return hash((item.path, item.reason))
 
 
 def _joins(block: Block) -> bool:

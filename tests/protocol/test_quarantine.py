@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from migrator.engine import reconcile
 from migrator.model.phase import Phase
 from migrator.state import quarantine_key
 from tests.protocol.schedule import Schedule, World, equal, level, reach
+from tests.protocol.server import Event
 
 Patch = pytest.MonkeyPatch
 ASIDE = "0"
@@ -147,6 +150,28 @@ def test_a_block_that_is_set_aside_behind_a_re_scan_stays_in_quarantine(monkeypa
 
 
 # ---------------------------------------------------------------------- once the primary has it
+
+
+def test_what_is_refused_again_for_the_same_reason_is_told_once(monkeypatch: Patch) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+    told: list[str] = []
+    log = SimpleNamespace(warning=lambda what, **_: told.append(what), info=lambda *_, **__: None)
+    monkeypatch.setattr(reconcile, "log", log)
+    turns = iter(range(60))
+
+    def looks() -> bool:
+        turn = next(turns)
+        if turn == 5:
+            world.put(ASIDE, large=True)
+            world.servers["source"].damage("1")
+            world.servers["source"].log.append(Event("1"))
+        _time_passes(world)
+        return turn == 59
+
+    schedule.work(looks)
+
+    assert sorted(told) == ["can't be read", "quarantined", "quarantined"]
 
 
 def test_a_write_of_the_key_to_the_primary_takes_it_out_of_quarantine(monkeypatch: Patch) -> None:
