@@ -157,8 +157,8 @@ def mend(mirror: Mirror) -> None:
     run, control = mirror.run, mirror.scene.control
     log.warning("mending", run=run.id, attempt=run.attempt, fence=run.fence, primary=run.primary)
     control.record(run.id, "mended", attempt=run.attempt, fence=run.fence)
-    armed = [event["detail"] for event in control.events(run.id) if event["event"] == "armed"]
-    terms = msgspec.convert(armed[-1], SwapTerms)
+    (armed,) = control.events(run.id, "armed", last=1)
+    terms = msgspec.convert(armed["detail"], SwapTerms)
     bound = Bound(mirror, run.primary, terms, time.monotonic())
     late = mirror.scene.lease.doubtful
     if run.fence in ("flipped", "marked") or not bound.undo(late=late):

@@ -81,6 +81,13 @@ class Task:
     intent: Mapping[str, int] | None = None
 
 
+# By when they started only after that: the clocks of two hosts are not compared (R14).
+_IN_ORDER = (
+    t.run.c.phase.not_in([phase.value for phase in Phase if phase.ended]),
+    t.run.c.started,
+    t.run.c.id,
+)
+
 KEY_LENGTH = 700
 
 
@@ -192,24 +199,23 @@ class Control:
             )
 
     def runs(self, revision: str | None = None) -> list[Run]:
-        """The runs of this environment, oldest first."""
-        query = (
-            sa.select(t.run).where(t.run.c.env == self.env).order_by(t.run.c.started, t.run.c.id)
-        )
+        """The runs of this environment, oldest first, behind them those that have not ended."""
+        query = sa.select(t.run).where(t.run.c.env == self.env).order_by(*_IN_ORDER)
         if revision is not None:
             query = query.where(t.run.c.revision == revision)
         with self.transaction() as c:
             return [_run(row) for row in c.execute(query).mappings()]
 
     def run(self, name: str) -> Run:
-        """The latest run of a revision, or the run of this id. Raises Refused for none."""
+        """The run of a revision that has not ended, else its latest, or the run of this id. Raises
+        Refused for none."""
         with self.transaction() as c:
             row = (
                 c.execute(
                     sa.select(t.run)
                     .where(t.run.c.env == self.env)
                     .where((t.run.c.id == name) | (t.run.c.revision == name))
-                    .order_by(t.run.c.started.desc(), t.run.c.id.desc())
+                    .order_by(*(column.desc() for column in _IN_ORDER))
                 )
                 .mappings()
                 .first()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import threading
 import time
@@ -106,7 +107,8 @@ class Lease:
         self._seconds = seconds
         self._clock = clock
         self._sleep = sleep
-        self._holder = _me()
+        # A number of its own: once a holder has left, generations are counted anew.
+        self._holder = json.dumps({**json.loads(_me()), "number": secrets.token_hex(8)})
         self._pid = os.getpid()
         self._generation = 0
         self._until = 0.0
@@ -153,7 +155,8 @@ class Lease:
 
     def _mine(self) -> tuple[sa.ColumnElement[bool], ...]:
         lease = t.lease.c
-        return lease.name == self._name, lease.generation == self._generation
+        generation = lease.generation == self._generation
+        return lease.name == self._name, generation, lease.holder == self._holder
 
     def _acquire(self) -> None:
         watched: tuple[int, int] | None = None
@@ -196,17 +199,8 @@ class Lease:
 
     def _insert(self, c: sa.Connection) -> bool:
         self._generation = 1
-        try:
-            with c.begin_nested():
-                c.execute(
-                    t.lease.insert().values(
-                        name=self._name, holder=self._holder, generation=1, counter=0,
-                        seconds=self._seconds,
-                    )
-                )  # fmt: skip
-        except sa.exc.IntegrityError:
-            return False
-        return True
+        row = {"holder": self._holder, "generation": 1, "counter": 0, "seconds": self._seconds}
+        return t.make(c, t.lease, {"name": self._name, **row})
 
     def _succeed(self, c: sa.Connection, generation: int, counter: int) -> bool:
         lease = t.lease

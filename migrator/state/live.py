@@ -205,8 +205,5 @@ class LiveState:
 
     def _there(self, c: sa.Connection) -> None:
         if c.execute(sa.select(t.mirror.c.run).where(t.mirror.c.run == self._run)).first() is None:
-            c.execute(
-                t.mirror.insert().values(
-                    run=self._run, wanted="", asked=0, answered=0, answer="{}", state="{}", at=0.0
-                )
-            )
+            empty = {"wanted": "", "asked": 0, "answered": 0, "answer": "{}", "state": "{}"}
+            t.make(c, t.mirror, {"run": self._run, **empty, "at": 0.0})

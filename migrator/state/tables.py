@@ -182,5 +182,17 @@ def keep(
 ) -> None:
     """Keep a row under its key: changed where there is one, else made."""
     here = [table.c[name] == value for name, value in key.items()]
-    if not c.execute(table.update().where(*here).values(**values)).rowcount:
-        c.execute(table.insert().values(**key, **values))
+    if not c.execute(table.update().where(*here).values(**values)).rowcount and not make(
+        c, table, {**key, **values}
+    ):
+        c.execute(table.update().where(*here).values(**values))
+
+
+def make(c: sa.Connection, table: sa.Table, values: Mapping[str, object]) -> bool:
+    """Make a row; False where there is one under its key, which another process made just now."""
+    try:
+        with c.begin_nested():
+            c.execute(table.insert().values(**values))
+    except sa.exc.IntegrityError:
+        return False
+    return True

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 
 from migrator import commands, write_ahead
 from migrator.errors import MigratorError, Refused, Waiting
-from migrator.state import control, tables
+from migrator.model.phase import Phase
+from migrator.state import LiveState, control, tables
 from tests.conftest import tidy
 from tests.ending import joined, waited
 from tests.engine.games import contents, fill, game, make_project, source, target
@@ -72,6 +73,40 @@ def test_a_first_start_that_was_killed_midway_is_begun_again(config: Path) -> No
     assert waited(pid) == 9
     with commands.Project(config, "test") as project:
         assert project.control.runs() == []
+
+
+def test_a_row_that_another_process_makes_just_then_is_no_error(config: Path) -> None:
+    with commands.Project(config, "test") as project, commands.Project(config, "test") as other:
+        live, beside = LiveState(project.control, "run"), LiveState(other.control, "run")
+        other.control.runs()
+        asked: list[int] = []
+
+        @sa.event.listens_for(project.control.engine, "before_cursor_execute")
+        def meets(_c: object, _cursor: object, statement: str, *_: object) -> None:
+            if statement.startswith("INSERT INTO migrator_mirror") and not asked:
+                asked.append(beside.ask("prepared", {}))
+
+        live.tell(lag=1.0)
+
+        assert asked == [1]
+        assert live.asked() is not None
+        assert live.told()[1] == {"lag": 1.0}
+
+
+def test_a_run_that_has_not_ended_is_the_one_that_is_meant_whatever_clocks_say(
+    config: Path,
+) -> None:
+    with commands.Project(config, "test") as project:
+        runs = project.control
+        gone = runs.start("0001", "", "", [("Game", "a", "b")])
+        runs.advance(gone, Phase.ABORTED)
+        with runs.transaction() as c:  # by a host whose clock is ahead
+            c.execute(tables.run.update().values(started=time.time() + 3600))
+        here = runs.start("0001", "", "", [("Game", "a", "b")])
+
+        assert runs.run("0001").id == here.id
+        assert [run.id for run in runs.runs("0001")] == [gone.id, here.id]
+        assert runs.run(gone.id).id == gone.id
 
 
 def test_several_first_starts_at_once(config: Path) -> None:

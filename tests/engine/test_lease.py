@@ -51,6 +51,24 @@ def test_a_lease_that_its_holder_left_is_nobodys(control: Control) -> None:
             assert not taken.succeeded
 
 
+def test_a_lease_that_others_had_meanwhile_is_not_renewed(control: Control) -> None:
+    with Lease(control, "x", seconds=0.5) as slept:
+        with control.transaction() as c:  # as by one that took it over, and left it
+            c.execute(tables.lease.delete())
+        held_by(control)
+        waited_for = time.monotonic() + 5
+        while time.monotonic() < waited_for:
+            try:
+                slept.check()
+            except Interrupted:
+                break
+            time.sleep(0.02)
+        else:
+            pytest.fail("it goes on beside another holder")
+    with control.transaction() as c:
+        assert c.execute(tables.lease.select()).first() is not None, "it left another's"
+
+
 def test_a_lease_that_was_left_in_doubt_is_succeeded(control: Control) -> None:
     with Lease(control, "x") as first:
         first.doubtful = True
