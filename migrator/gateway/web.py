@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import math
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
@@ -316,7 +317,7 @@ async def _body(request: Request) -> Body:
     if not raw:
         return {}
     try:
-        body = json.loads(raw, parse_constant=_no_constant)
+        body = json.loads(raw, parse_constant=_no_constant, parse_float=_double)
     except (ValueError, RecursionError) as error:
         raise Bad(f"the body is no JSON: {error}") from None
     if type(body) is not dict:
@@ -329,6 +330,13 @@ async def _body(request: Request) -> Body:
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} has a tag of its own (double)")
+
+
+def _double(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is beyond any double")
+    return number
 
 
 def _checked(body: Body, wanted: Mapping[str, bool]) -> Body:

@@ -162,6 +162,7 @@ def test_without_the_token_there_is_nothing(served: Served, token: str) -> None:
         ("get", b"[]", 400, "the body is an object"),
         ("get", b"", 400, "id is missing"),
         ("get", b'{"id": NaN}', 400, "NaN has a tag of its own"),
+        ("put", b'{"id": "1", "value": {"n": 1e400}}', 400, "beyond any double"),
         ("get", b"[" * 100_000, 400, "no JSON"),
         ("get", {"id": "1", "key": 1}, 400, "no key 'key'"),
         ("get", {"id": "1", "tags": {"id": 3}}, 400, "tags is an object"),
