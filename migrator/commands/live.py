@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 import structlog
@@ -98,7 +98,13 @@ def ask(
         try:
             with owning(project, revision, watcher, stop) as scene:
                 owner = Mirror(scene, project.settings.request_life, _bounds(project))
-                owner.work(lambda: live.answered(number) is not None)
+                try:
+                    owner.work(lambda: live.answered(number) is not None)
+                except BaseException:
+                    # Before another may be the mirror. What only copies goes on under that one.
+                    if run.phase is Phase.CUT_OVER or wanted.rank >= Phase.CUT_OVER.rank:
+                        _withdraw(live, number)
+                    raise
         except Owned:
             _wait(project, run, live, number, heard, watcher, stop)
     answer = msgspec.convert(told, Answer)
@@ -106,6 +112,12 @@ def ask(
         made: type[MigratorError] = getattr(errors, problem.kind, errors.Failed)
         raise made(problem.what, where=problem.where, hint=problem.hint)
     return applied(project.control.run(run.id), answer.verified, answer.swap)
+
+
+def _withdraw(live: LiveState, number: int) -> None:
+    """Leave no swap and no end of a run to be done later, when nobody waits for it any more."""
+    with suppress(MigratorError):
+        live.withdraw(number)
 
 
 def mirror(

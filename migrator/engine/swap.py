@@ -171,7 +171,7 @@ def mend(mirror: Mirror) -> None:
         # Not tried again by itself: nobody may be looking any more.
         problem = Waiting(
             "the mirror ended in the middle of it, and it was undone: nothing is lost",
-            hint=f"try again:  migrator status {run.revision}",
+            hint=f"see that it is done:  migrator status {run.revision}; then ask for it again",
         )
         mirror.answer(request, problem)
 

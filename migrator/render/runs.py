@@ -181,7 +181,8 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
         if live.brackets:
             begun = f"{live.brackets:,} writes of gateways have begun and not ended"
             yield Line(f"      {begun}; a swap waits for them")
-    yield from feed_lines(live.feeds, running=live.silent is not None and live.silent <= SILENT)
+    running = live.silent is not None and live.silent <= SILENT
+    yield from feed_lines(live.feeds, running=running)
     for holder in live.unable:
         yield from _unable(holder)
     if (reads := live.shadow) is not None:
@@ -203,7 +204,8 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
     if live.ledger:
         yield Line(f"      a rollback would lose {blocks(live.ledger)}, not written back", "red")
     elif run.phase == Phase.CUT_OVER.value:
-        yield Line("      rollback is safe: every write is on both sides, but for the lag")
+        but = "the lag" if running else "what a mirror has yet to carry over"
+        yield Line(f"      rollback is safe: every write is on both sides, but for {but}")
 
 
 def _unable(holder: UnableHolder) -> Iterator[Line]:

@@ -168,6 +168,13 @@ class LiveState:
         with self._control.transaction() as c:
             c.execute(m.update().where(m.c.run == self._run).values(**values))
 
+    def withdraw(self, number: int) -> None:
+        """Take a request back that was not answered yet: its mirror has not done it."""
+        m = t.mirror
+        mine = (m.c.run == self._run, m.c.asked == number, m.c.answered < number)
+        with self._control.transaction() as c:
+            c.execute(m.update().where(*mine).values(answered=number, answer="{}"))
+
     def answered(self, number: int) -> dict[str, object] | None:
         """What became of a request, None as long as that is open. Raises Refused where another
         one took its place."""

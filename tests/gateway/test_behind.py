@@ -1,8 +1,8 @@
-"""A swap of the sides that has to wait: for its mirror to catch up, or for a lease to run out."""
+"""Swaps that wait, for their mirror or a lease, and what is left of one that was stopped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from migrator.engine import holders, points, swap
 from migrator.engine.swap import SwapTerms
 from migrator.errors import Waiting
 from migrator.model.phase import Phase
+from migrator.state import LiveState
 from migrator.state.gateways import Gateways
 from tests.engine.games import fill, game, make_project, source
 
@@ -67,3 +68,29 @@ def test_a_long_lease_of_who_is_gone_is_outwaited(
         Gateways(project.control).enter("h1", "Game", 2.0, away=True)
         commands.cutover(project, "0001", swap=SwapTerms(gateways=True, bound=60.0))
         assert project.control.run("0001").phase is Phase.CUT_OVER
+
+
+@pytest.mark.parametrize("act", [commands.cutover, commands.finish, commands.abort])
+def test_what_was_stopped_is_not_done_by_a_later_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[..., object]
+) -> None:
+    with commands.Project(make_project(tmp_path), "test") as project:
+        begin(project)
+        more: dict[str, object] = {"swap": SwapTerms(gateways=True)}
+        if act is commands.finish:
+            commands.cutover(project, "0001", swap=SwapTerms(gateways=True))
+            more = {"keep_source": False}
+        elif act is commands.abort:
+            more = {"drop_target": True}
+        phase = project.control.run("0001").phase
+
+        def hook(point: str) -> None:
+            if point == "run.started":
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(points, "hook", hook)
+        with pytest.raises(KeyboardInterrupt):
+            act(project, "0001", **more)
+        run = project.control.run("0001")
+        assert LiveState(project.control, run.id).asked() is None
+        assert run.phase is phase
