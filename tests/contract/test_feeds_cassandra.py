@@ -114,6 +114,13 @@ class TestJournal(FeedPromises, LayoutPromises, NotePromises):
         seen = until(here.journal.open(here.start), mark)
         assert seen.keys == {"gone": True, "kept": False, "expected": False}
 
+    def test_what_was_not_read_for_a_day_is_lost(self, here: Followable) -> None:
+        assert isinstance(here.start, dict)
+        low = here.start["low"]
+        assert isinstance(low, int)
+        with pytest.raises(FeedLost, match="not read for a day"):
+            here.journal.open({**here.start, "low": low - journal.KEPT})
+
 
 def followed_at(run: str) -> object:
     return {"table": run, "low": 0, "seen": []}

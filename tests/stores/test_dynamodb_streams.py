@@ -22,7 +22,7 @@ from migrator.stores import dynamodb
 from migrator.stores.dynamodb import feed as feeds
 from migrator.stores.dynamodb import markers
 from migrator.stores.dynamodb.options import options_of
-from migrator.stores.dynamodb.shards import Gone, Shard, Spot, move_on
+from migrator.stores.dynamodb.shards import AHEAD, KEPT, Gone, Shard, Spot, move_on
 from migrator.stores.dynamodb.streams import VIEW, StreamJournal
 from migrator.testing.feeds.harness import fresh, journal_of, through_json, until
 from tests.contract import servers
@@ -364,13 +364,18 @@ def test_c14_a_parent_that_is_gone_is_not_waited_for() -> None:
         followed.open(position)
 
 
-def test_a_feed_that_was_not_read_for_a_day_is_lost() -> None:
+@pytest.mark.parametrize(
+    ("since", "why"),
+    [(KEPT + 60, "23 hours"), (-AHEAD - 60, "a clock that was ahead")],
+    ids=["not read for a day", "read by a clock ahead"],
+)
+def test_a_feed_that_was_not_read_for_a_day_is_lost(since: float, why: str) -> None:
     service = Service(view=VIEW)
     followed = journal(service)
     position: Any = followed.prepare()
     (spot,) = position["shards"].values()
-    spot[2] -= feeds.KEPT + 60
-    with pytest.raises(FeedLost, match="23 hours"):
+    spot[2] -= since
+    with pytest.raises(FeedLost, match=why):
         quiet(followed.open(position))
 
 
@@ -383,7 +388,7 @@ def test_a_feed_that_is_quiet_tells_that_nothing_is_missing(
     followed = journal(service)
     position: Any = followed.prepare()
     (spot,) = position["shards"].values()
-    spot[2] = before = time.time() - feeds.KEPT + 600
+    spot[2] = before = time.time() - KEPT + 600
     feed = followed.open(position)
     end = time.monotonic() + 120
     while spot[2] <= before + 600:

@@ -11,6 +11,7 @@ import pytest
 
 from migrator import commands
 from migrator.model.phase import Phase
+from tests.contract import servers as contract
 from tests.system import kit
 from tests.system.application import Documents, Side, Tables, mirroring
 from tests.system.kit import Shop, Urls
@@ -113,3 +114,34 @@ def until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < end, "it did not come to be"
         time.sleep(0.005)
+
+
+_SERVED: dict[str, Callable[[], str]] = {
+    "redis": contract.redis, "dynamodb": contract.dynamodb, "cassandra": contract.cassandra,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("store", list(_SERVED))
+def test_a_write_to_the_mirror_is_told_and_undone_or_found(tmp_path: Path, store: str) -> None:
+    """Cassandra shows nobody's writes: there a comparison finds it."""
+    name = kit.fresh("stranger")
+    shop = Shop(tmp_path, {"old": "embedded:///old.db", "new": _SERVED[store]()})
+    layout = ", layout='partition'" if store == "cassandra" else ""
+    shop.script("move = " + kit.move("Game", "At('old', 'games')", f"At('new', {name!r}{layout})"))
+    with shop.open() as project:
+        (route,) = project.routes("0001")
+        kit.fill(route.source, [("a", {"id": "a", "n": 1}), ("b", {"id": "b", "n": 1})])
+        plan = commands.plan(project, "0001", live=True)
+        terms = commands.Terms(accept=[finding.code for finding in plan.findings])
+        commands.apply(project, plan, until=Phase.SHADOW_READ, terms=terms)
+        before = kit.contents(route.target)
+        with mirroring(shop):
+            kit.fill(route.target, [("a", {"id": "a", "n": 77})])
+            if store == "cassandra":
+                (found,) = commands.verify_run(project, "0001")
+                assert [(each.key, each.what) for each in found.told] == [("Game:a", "differs")]
+                commands.verify_run(project, "0001", mend=True)
+            else:
+                until(lambda: told(project) == {("a", 77)})
+            until(lambda: kit.contents(route.target) == before)
+        kit.end(project)

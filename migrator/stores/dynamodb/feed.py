@@ -260,9 +260,15 @@ class StreamFeed:
 
     def _iterator(self, shard: _Reading, start: str = "TRIM_HORIZON") -> str:
         """A place in a shard to read on from. Raises FeedLost where it may be gone."""
-        if time.time() - shard.spot.time > KEPT:
+        now = time.time()
+        if not shard.spot.is_kept(now):
             # At the start of a shard the service would begin with what it still has.
-            raise lost(f"it was not read for {KEPT / 3600:.0f} hours", self._journal.where)
+            why = f"it was not read for {KEPT / 3600:.0f} hours"
+            if shard.spot.time > now:
+                why = (
+                    "it was read by a clock that was ahead, so nobody knows for how long it was not"
+                )
+            raise lost(why, self._journal.where)
         request = {"StreamArn": self._arn, "ShardId": shard.id, "ShardIteratorType": start}
         if shard.read:
             request |= {

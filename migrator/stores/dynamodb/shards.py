@@ -16,6 +16,9 @@ from migrator.ports import Json
 
 KEPT = 23 * 3600.0
 """Seconds for which a record is sure to be kept: the service says a day."""
+AHEAD = 1800.0
+"""Seconds by which a place may be of a later time than now; less than what ``KEPT`` leaves of a
+day. Of one beyond, which a clock told that was set back since, nobody knows how old it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,10 @@ class Spot:
     after: str = ""
     ended: bool = False
     time: float = 0.0
+
+    def is_kept(self, now: float) -> bool:
+        """Whether what follows is sure to be there still."""
+        return -AHEAD <= now - self.time <= KEPT
 
     def json(self) -> Json:
         return [self.after, self.ended, int(self.time)]
@@ -90,7 +97,7 @@ def move_on(front: Front, listed: Mapping[str, Shard], now: float) -> dict[str, 
         elif id in listed:
             # Nothing follows it until now, so nothing that does can be old.
             found[id] = replace(spot, time=now) if spot.ended else spot
-        elif not spot.ended or now - spot.time > KEPT:
+        elif not spot.ended or not spot.is_kept(now):
             raise Gone(f"the shard {id} is no longer there")
     passed = {above for id in (*found, *front) for above in _above(id, listed)} - found.keys()
     for id in _unseen(found, passed, listed):

@@ -26,7 +26,10 @@ from migrator.stores.sql.parts import PART, Part, Parts
 _ANSWER_EVERY = 5.0
 _PATIENCE = 60.0  # seconds for a server to begin a stream
 _EPOCH_2000 = 946_684_800
-_GONE = ("does not exist", "has been removed", "cannot read from", "no longer available", "is lost")
+_GONE = (
+    "does not exist", "has been removed", "cannot read from", "no longer available", "is lost",
+    "can no longer",  # since PostgreSQL 16 of a slot that was let go as it kept too much
+)  # fmt: skip
 
 
 Row: TypeAlias = tuple[str, pgoutput.Relation, pgoutput.Tuple]
