@@ -33,7 +33,7 @@ _MIX = "put=2,update=3,append=3,delete=1,get=3"
               help="How much of which call.")  # fmt: skip
 @click.option("--keys", type=click.IntRange(1, 10_000), default=20, show_default=True,
               help="Keys of each writer.")  # fmt: skip
-@click.option("--skew", type=Number(0), default=1.0, show_default=True,
+@click.option("--skew", type=Number(0, 10), default=1.0, show_default=True,
               help="Exponent of Zipf's law for the keys; 0 for all alike.")  # fmt: skip
 @click.option("--replay", multiple=True, metavar="FILE",
               type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -22,12 +22,14 @@ from migrator import commands
 from migrator.commands import Project, SwapTerms
 from migrator.commands.started import taken_up
 from migrator.drill import report, traffic
-from migrator.drill.history import Act, Fault, Key, Known, State
+from migrator.drill.history import Fault, Key, Known, State
 from migrator.drill.making import Maker, Shape, maker, shape
 from migrator.drill.page import page
 from migrator.drill.processes import Killable, MirrorProcess, Writer
-from migrator.drill.replay import Part, Recording, keep, share_out
+from migrator.drill.replay import Part, keep, share_out
 from migrator.drill.sides import SIDES, held, left, try_out
+from migrator.drill.terms import KILLS, DrillTerms
+from migrator.drill.timeline import TimeLine
 from migrator.engine.verify import Verification
 from migrator.errors import Failed, Interrupted, MigratorError, Refused, Transient, Waiting
 from migrator.gateway import Gateway
@@ -41,67 +43,9 @@ from migrator.route import Route
 from migrator.state import Lease, LiveState, Run
 
 SAMPLES = 50
-SECONDS = 5.0
-STAGES = 5
-"""So many times there is traffic between two steps, and so many seconds each by default."""
 TRIES = 5
 BUCKETS = 120
 _PATIENCE = 5.0
-_LOOK = 0.25
-# What is killed in which stage, in the order of what it is worth.
-KILLS = (
-    ("roll back", "mirror"),
-    ("shadow read", "writer"),
-    ("copy", "mirror"),
-    ("source is primary", "writer"),
-    ("target is primary", "mirror"),
-)
-MIX = {Act.PUT: 2.0, Act.UPDATE: 3.0, Act.APPEND: 3.0, Act.DELETE: 1.0, Act.GET: 3.0}
-
-
-@dataclass(frozen=True)
-class DrillTerms:
-    """What is rehearsed. ``rate``: calls a second of all writers; ``keys``: of each writer;
-    ``seconds``: of traffic between two steps; ``minimum``: calls of each kind that have to be
-    acknowledged; ``kills``: how many of KILLS; ``lease``: of a gateway in quiet phases, in seconds.
-
-    Where ``replay`` is a recording, its calls are made at ``speed`` times the rate of then, in the
-    place of ``rate``, ``keys``, ``mix`` and ``skew``; without ``seconds`` it is replayed once.
-    """
-
-    writers: int = 2
-    rate: float = 50.0
-    keys: int = 20
-    mix: Mapping[Act, float] = field(default_factory=lambda: dict(MIX))
-    skew: float = 1.0
-    seconds: float | None = None
-    minimum: int = 20
-    seed: int | None = None
-    kills: int = len(KILLS)
-    finish: bool = False
-    lease: float = 5.0
-    apply: commands.Terms = field(default_factory=commands.Terms)
-    replay: Recording | None = None
-    speed: float = 1.0
-
-    @property
-    def between(self) -> float:
-        """The seconds of traffic between two steps."""
-        if self.seconds is not None:
-            return self.seconds
-        whole = 0.0 if self.replay is None else self.replay.seconds / self.speed
-        return max(SECONDS, whole / STAGES)
-
-    def wanted(self, lists: bool) -> dict[Act, int]:
-        """How many calls of each kind have to be acknowledged; ``lists``: whether something lies
-        there that appends could be made for."""
-        mix: Mapping[Act, float] = self.mix if self.replay is None else self.replay.acts
-        least = {act: self.minimum for act, part in mix.items() if part > 0}
-        if not lists and least.pop(Act.APPEND, 0) and self.replay is not None:
-            least[Act.APPEND] = 0
-        if self.replay is not None:
-            least.setdefault(Act.PUT, 0)  # what was there before is put first
-        return {act: least[act] for act in Act if act in least}
 
 
 @dataclass
@@ -140,17 +84,13 @@ class Drill:
         self._project = project
         self._made = made
         self._terms = terms or DrillTerms()
-        self._told = told
         self._stop = stop or threading.Event()
         self._seed = secrets.randbelow(2**31) if self._terms.seed is None else self._terms.seed
         self._chosen = random.Random(self._seed)  # noqa: S311
         self._number = secrets.randbelow(2**31)
         self._shapes: list[Shape] = []
         self._parts: list[Part] = []
-        self._stages: list[report.Stage] = []
-        self._kills: list[report.Kill] = []
-        self._lag: list[tuple[float, float]] = []
-        self._began = 0.0
+        self._line = TimeLine(told)
         refuse_outside_staging(project)
 
     @property
@@ -171,7 +111,7 @@ class Drill:
         here = self.folder / run.id
         here.mkdir(parents=True)
         started = time.time()
-        self._began = time.monotonic()
+        self._line.began = time.monotonic()
         live = LiveState(self._project.control, run.id)
         mirror = MirrorProcess(
             run.revision, self._project.settings.file, self._project.settings.env,
@@ -180,10 +120,10 @@ class Drill:
         writers = [Writer(self._orders(here, number)) for number in range(self._writers)]
         found = _Found()
         try:
-            with self._watching(live):
+            with self._line.watching(live):
                 self._go_through(run, mirror, writers, found)
                 known = traffic.known(here)
-                with found.noting(), self._stage("check"):
+                with found.noting(), self._line.stage("check"):
                     self._check(run, known, found)
                 left = self._leave(run, known, found)
             mirror.stop(patience=_PATIENCE)
@@ -314,7 +254,7 @@ class Drill:
 
     def _live(self, run: Run, mirror: MirrorProcess, writers: list[Writer]) -> None:
         """From the first write to the last."""
-        with self._stage("start"):
+        with self._line.stage("start"):
             mirror.start()
             for writer in writers:
                 writer.start()
@@ -327,7 +267,7 @@ class Drill:
             for stage, what in KILLS[: self._terms.kills]
         }
         self._traffic("before", writers, victims)
-        with self._stage("copy"), self._killing(victims.get("copy"), self._at_once()):
+        with self._line.stage("copy"), self._line.killing(victims.get("copy"), self._at_once()):
             apply = self._terms.apply
             commands.apply(
                 self._project, self._made, until=Phase.SHADOW_READ, terms=apply, stop=self._stop
@@ -339,7 +279,7 @@ class Drill:
         self._traffic("source is primary", writers, victims)
         self._swap("cut over again", run, Phase.CUT_OVER)
         self._traffic("target is primary again", writers, victims)
-        with self._stage("stop"):
+        with self._line.stage("stop"):
             for writer in writers:
                 writer.stop()
 
@@ -350,7 +290,7 @@ class Drill:
         """Let the writers work; in the middle of it something may be killed."""
         seconds = self._terms.between
         after = seconds * self._chosen.uniform(0.2, 0.5)
-        with self._stage(name), self._killing(victims.get(name), after):
+        with self._line.stage(name), self._line.killing(victims.get(name), after):
             if self._stop.wait(seconds):
                 raise Interrupted("stopped")
         for writer in writers:
@@ -358,7 +298,7 @@ class Drill:
 
     def _swap(self, name: str, run: Run, to: Phase, victim: Killable | None = None) -> None:
         """Swap the sides. What was undone, also by a mirror that was killed, is tried again."""
-        with self._stage(name) as stage, self._killing(victim, self._at_once()):
+        with self._line.stage(name) as stage, self._line.killing(victim, self._at_once()):
             while True:
                 try:
                     done = self._ask(run, to)
@@ -379,71 +319,6 @@ class Drill:
         call = commands.cutover if to is Phase.CUT_OVER else commands.rollback
         return call(self._project, run.revision, swap=swap, stop=self._stop)
 
-    @contextmanager
-    def _stage(self, name: str) -> Iterator[report.Stage]:
-        self._told(name)
-        stage = report.Stage(name=name, began=self._now(), ended=0.0)
-        self._stages.append(stage)
-        try:
-            yield stage
-        finally:
-            stage.ended = self._now()
-
-    def _now(self) -> float:
-        return round(time.monotonic() - self._began, 6)
-
-    @contextmanager
-    def _killing(self, victim: Killable | None, after: float) -> Iterator[None]:
-        """Kill a process while the block runs, or at its end, and start it again."""
-        if victim is None:
-            yield
-            return
-        errors: list[MigratorError] = []
-
-        def kill() -> None:
-            time.sleep(after)
-            victim.kill()
-            at = self._now()
-            try:
-                victim.start()
-                victim.wait()
-            except MigratorError as error:
-                errors.append(error)
-            again = self._now()
-            self._kills.append(report.Kill(at=at, process=victim.name, again=again))
-
-        thread = threading.Thread(target=kill, name="kill")
-        thread.start()
-        try:
-            yield
-        finally:
-            thread.join()
-        if errors:
-            raise errors[0]
-
-    @contextmanager
-    def _watching(self, live: LiveState) -> Iterator[None]:
-        """Note, all the while, how far the mirror says that it is behind."""
-        done = threading.Event()
-
-        def watch() -> None:
-            last = 0.0
-            while not done.wait(_LOOK):
-                with suppress(MigratorError):
-                    at, told = live.told()
-                    lag = told.get("lag")
-                    if at != last and isinstance(lag, int | float):
-                        self._lag.append((self._now(), float(lag)))
-                    last = at
-
-        thread = threading.Thread(target=watch, name="lag", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
-
     # ------------------------------------------------------------------ after
 
     def _check(self, run: Run, known: Known, found: _Found) -> None:
@@ -462,7 +337,7 @@ class Drill:
     def _leave(self, run: Run, known: Known, found: _Found) -> int:
         """Remove the keys of the drill and end the run; how many keys are left."""
         project = self._project
-        with found.noting(), self._stage("clear"):
+        with found.noting(), self._line.stage("clear"):
             for each in self._shapes:
                 with self._gateway(each.cls) as gateway:
                     for name in _names(known, each.cls):
@@ -472,7 +347,7 @@ class Drill:
             finish = self._terms.finish and phase is Phase.CUT_OVER and not found.stopped
             if phase is Phase.CUT_OVER and not finish:
                 self._swap("roll back at the end", run, Phase.SHADOW_READ)
-            with self._stage("leave"):
+            with self._line.stage("leave"):
                 if finish:
                     commands.finish(project, run.revision, keep_source=True)
                 else:
@@ -488,14 +363,14 @@ class Drill:
     def _report(
         self, run: Run, started: float, known: Known, found: _Found, left: int
     ) -> report.Report:
-        terms, seconds = self._terms, self._now()
+        terms, line, seconds = self._terms, self._line, self._line.now()
         wanted = terms.wanted(any(each.items for each in self._shapes))
         counts = report.count(known, wanted, self._reigns())
         faults = found.faults
         why = report.reasons(counts, faults, found.verified, left, found.problems)
-        for stage in self._stages:
+        for stage in line.stages:
             if stage.name.startswith(("cut over", "roll back")):
-                began, ended = self._began + stage.began, self._began + stage.ended
+                began, ended = line.began + stage.began, line.began + stage.ended
                 stage.pause = round(known.longest(began, ended)[0], 6) or None
         bucket = max(0.25, round(seconds / BUCKETS, 2))
         return report.Report(
@@ -504,10 +379,10 @@ class Drill:
             ending=self._project.control.run(run.id).phase.value,
             began=started, seconds=seconds, passed=not why, reasons=why,
             asked=self._asked(),
-            stages=self._stages, kills=self._kills, done=counts, keys=len(known.certain),
-            left=left, longest=round(known.longest(0.0, self._began + seconds)[0], 6),
+            stages=line.stages, kills=line.kills, done=counts, keys=len(known.certain),
+            left=left, longest=round(known.longest(0.0, line.began + seconds)[0], 6),
             bucket=bucket,
-            throughput=report.throughput(known, self._began, seconds, bucket), lag=self._lag,
+            throughput=report.throughput(known, line.began, seconds, bucket), lag=line.lag,
             refused=dict(known.reasons.most_common(20)), faults=faults[: report.MOST_FAULTS],
             more_faults=max(0, len(faults) - report.MOST_FAULTS), verified=found.verified,
             replay=self._replayed(known),
@@ -542,8 +417,8 @@ class Drill:
     def _reigns(self) -> list[tuple[float, float]]:
         """From when to when the target was the primary, by the clock of the histories."""
         return [
-            (self._began + stage.began, self._began + stage.ended)
-            for stage in self._stages
+            (self._line.began + stage.began, self._line.began + stage.ended)
+            for stage in self._line.stages
             if stage.name in ("target is primary", "target is primary again")
         ]
 
