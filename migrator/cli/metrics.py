@@ -128,6 +128,7 @@ def _metrics(found: Figures, env: str) -> Iterator[Metric]:
         SummaryMetricFamily,
     )
 
+    from migrator.commands.records import SHADOWED
     from migrator.model.phase import Phase
 
     run, live = found.status, found.status.live
@@ -175,14 +176,11 @@ def _metrics(found: Figures, env: str) -> Iterator[Metric]:
                 "migrator_shadow_keys", "What the last shadow reads found.",
                 labels=[*names, "outcome"],
             )  # fmt: skip
-            for outcome in ("equal", "lagging", "mismatch", "errors"):
+            for outcome in SHADOWED:
                 shadow.add_metric([*values, outcome], getattr(reads, outcome))
             yield shadow
         if (served := live.gateways) is not None:
-            reads_ = {
-                name: float(getattr(served, name))
-                for name in ("equal", "lagging", "explained", "mismatch", "errors", "dropped")
-            }
+            reads_ = {name: float(getattr(served, name)) for name in (*SHADOWED, "dropped")}
             text = "Shadow reads of gateways since the sides were last swapped."
             yield counter("gateway_shadow_reads", text, reads_, "outcome")
         yield from _answers(live, names, values)

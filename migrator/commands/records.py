@@ -30,14 +30,22 @@ SILENT = 10.0
 SHADOW_READS = "shadow reads"
 
 
+SHADOWED = ("equal", "lagging", "moving", "explained", "mismatch", "quarantined", "errors")
+"""What can become of a shadow read."""
+
+
 class ShadowStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What the last shadow reads of all classes found. ``at`` is in seconds since 1970."""
+    """What the last shadow reads of all classes found: of so many ``keys`` what, as in Shadowed.
+    ``at`` is in seconds since 1970."""
 
     at: float
     keys: int
     equal: int
     lagging: int
+    moving: int
+    explained: int
     mismatch: int
+    quarantined: int
     errors: int
 
 
@@ -58,6 +66,7 @@ class GatewayReads(msgspec.Struct, frozen=True, kw_only=True):
     moving: int
     explained: int
     mismatch: int
+    quarantined: int
     errors: int
     dropped: int
     primary_median: float | None
@@ -260,8 +269,7 @@ def _gateways(project: Project, run: Run, classes: int) -> GatewayReads | None:
         for name, count in each.counts.items():
             counts[name] = counts.get(name, 0) + count
     last = max(found, key=lambda each: each.at)
-    names = ("reads", "equal", "absent", "lagging", "moving", "explained", "mismatch", "errors",
-             "dropped")  # fmt: skip
+    names = ("reads", *SHADOWED, "absent", "dropped")
     given = {name: counts.get(name, 0) for name in names}
     return msgspec.convert(
         {
@@ -276,7 +284,7 @@ def _shadow(project: Project, run: Run, classes: int) -> ShadowStatus | None:
     found = project.control.events(run.id, SHADOW_READS, classes)
     if not found:
         return None
-    names = ("keys", "equal", "lagging", "mismatch", "errors")
+    names = ("keys", *SHADOWED)
     details = [cast("dict[str, int]", event["detail"]) for event in found]
     counts = {name: sum(detail[name] for detail in details) for name in names}
     return ShadowStatus(at=cast("float", found[-1]["at"]), **counts)

@@ -15,7 +15,12 @@ from migrator.render.text import Line, Style, blocks, columns, duration, first_l
 if TYPE_CHECKING:
     from migrator.commands import Applied, RunStatus
     from migrator.commands.followers import UnableHolder
-    from migrator.commands.records import GatewayAnswers, GatewayReads, LiveStatus
+    from migrator.commands.records import (
+        GatewayAnswers,
+        GatewayReads,
+        LiveStatus,
+        ShadowStatus,
+    )
     from migrator.engine.verify import Verification
     from migrator.state import Quarantined
 
@@ -187,10 +192,9 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
         yield from _unable(holder)
     if (reads := live.shadow) is not None:
         when = f"{duration(time.time() - reads.at)} ago"
-        counts = f"{reads.equal:,} equal, {reads.lagging:,} lagging, {reads.mismatch:,} differ"
-        errors = f", {reads.errors:,} could not be read" if reads.errors else ""
         bad: Style = "red" if reads.mismatch or reads.errors else ""
-        yield Line(f"      shadow reads {when}: {some(reads.keys, 'key')}, {counts}{errors}", bad)
+        text = f"{some(reads.keys, 'key')}, {_shadowed(reads)}"
+        yield Line(f"      shadow reads {when}: {text}", bad)
     if (served := live.gateways) is not None:
         yield from _gateways(served)
     if (answered := live.reads) is not None:
@@ -263,18 +267,24 @@ def _gateways(served: GatewayReads) -> Iterator[Line]:
     """What gateways found by reading both sides, and how long both took."""
     share = "" if served.share is None else f" ({served.share:.2%} of reads)"
     text = f"{some(served.reads, 'read')} of {some(served.agreed, 'key')}"
-    counts = f"{served.equal:,} equal, {served.lagging:,} lagging, {served.mismatch:,} differ"
-    for count, word in (
-        (served.explained, "explained"),
-        (served.moving, "written all the while"),
-        (served.errors, "could not be read"),
-        (served.dropped, "dropped"),
-    ):
-        counts += f", {count:,} {word}" if count else ""
+    counts = _shadowed(served) + (f", {served.dropped:,} dropped" if served.dropped else "")
     bad: Style = "red" if served.mismatch or served.errors else ""
     yield Line(f"      gateways{share}: {text}: {counts}", bad)
     if sides := _both(served):
         yield Line(f"        {sides}")
+
+
+def _shadowed(found: ShadowStatus | GatewayReads) -> str:
+    """What became of shadow reads: all of them, so that the counts are their number."""
+    counts = f"{found.equal:,} equal, {found.lagging:,} lagging, {found.mismatch:,} differ"
+    for count, word in (
+        (found.explained, "explained"),
+        (found.moving, "written all the while"),
+        (found.quarantined, "in quarantine"),
+        (found.errors, "could not be read"),
+    ):
+        counts += f", {count:,} {word}" if count else ""
+    return counts
 
 
 def event_lines(events: Sequence[Mapping[str, object]]) -> Iterator[Line]:

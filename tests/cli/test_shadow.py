@@ -77,3 +77,7 @@ def test_a_difference_ends_with_4_and_names_the_key(
     assert stands.live is not None
     assert stands.live.shadow is not None
     assert (stands.live.shadow.keys, stands.live.shadow.mismatch) == (3, 1)
+    known = '\n[[env.dev.shadow.explained]]\npath = "/Game/*/score"\nreason = "it is known"\n'
+    shop.write("migrator.toml", (shop.root / "migrator.toml").read_text() + known)
+    shop.done("shadow", "0001")
+    assert "3 keys, 2 equal, 0 lagging, 0 differ, 1 explained\n" in shop.done("status", "0001").out
