@@ -21,13 +21,8 @@ import msgspec
 
 from migrator.engine.living import living
 from migrator.engine.moving import Moving, reading
-from migrator.engine.verify import (
-    MOST_TOLD,
-    PATHS_TOLD,
-    Mismatched,
-    as_expected,
-    paths_between,
-)
+from migrator.engine.pairs import as_expected, paths_between
+from migrator.engine.verification import MOST_TOLD, PATHS_TOLD, Mismatched
 from migrator.errors import Interrupted, MigratorError
 from migrator.model.block import Block
 from migrator.model.canonical import encode, equal

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from migrator import commands
-from migrator.engine import mending, verify
+from migrator.engine import mending, pairs
 from migrator.engine.swap import SwapTerms
 from migrator.errors import Refused, Waiting
 from migrator.model.block import Address, Aggregate, cut
@@ -34,7 +34,7 @@ def config(tmp_path: Path) -> Path:
 @pytest.fixture
 def live(config: Path, monkeypatch: Patch) -> Iterator[commands.Project]:
     """A move of embedded stores that was compared, and whose mirror does not run."""
-    monkeypatch.setattr(verify, "RECHECKS", 3)  # nobody writes what is looked at
+    monkeypatch.setattr(pairs, "RECHECKS", 3)  # nobody writes what is looked at
     with commands.Project(config, "test") as project:
         (route,) = project.routes("0001")
         route.source.create()
