@@ -2,9 +2,6 @@
 
 Where a store compares numbers by their value, or texts by a collation, the block that lies there
 for one key is found by another, and would be written over, or deleted, for it.
-
-Looked at where keys stay as they are; not where they change on the way, nor in spread or gathered
-blocks, of whose keys the plan alone tells.
 """
 
 from __future__ import annotations
@@ -26,6 +23,33 @@ def is_key(one: Value, other: Value) -> bool:
     if type(one) in _PLAIN and type(one) is type(other):
         return one == other
     return encode(one) == encode(other)
+
+
+def own(
+    keys: Sequence[Value], found: Sequence[Block | None]
+) -> tuple[list[Block | None], dict[bytes, Block]]:
+    """What was found under some keys, without what lies there for another key; and that, by the
+    canonical form of the key under which it was found."""
+    others = {
+        encode(key): block
+        for key, block in zip(keys, found, strict=True)
+        if block is not None and not is_key(key, block.id)
+    }
+    if not others:
+        return list(found), others
+    return [
+        None if encode(key) in others else block for key, block in zip(keys, found, strict=True)
+    ], others
+
+
+def own_and_others(
+    keys: Sequence[Value], found: Sequence[Block | None]
+) -> tuple[list[Value], list[Block | None]]:
+    """Keys with what lies there for them; and the keys of what else was found, with that."""
+    there, others = own(keys, found)
+    forms = set(map(encode, keys)) if others else set()
+    more = {form: block for block in others.values() if (form := encode(block.id)) not in forms}
+    return [*keys, *(block.id for block in more.values())], [*there, *more.values()]
 
 
 def turns(side: Collection, keys: Sequence[Value]) -> list[list[int]]:

@@ -85,25 +85,22 @@ class Gatherer(Relocator):
         primary: str,
         batch: Batch,
         made: Made,
-        held: Mapping[bytes, Block | None],
         fresh: set[bytes],
     ) -> dict[bytes, Block | None]:
         if primary == "source":
-            return self._wholes(batch, held)
+            return self._wholes(batch)
         self._share_out(primary, batch)
         apart: dict[bytes, dict[bytes, Block]] = {}
 
         def wanted(form: bytes, owner: Led) -> Block | None:
             whole = encode(owner.key)
             if whole not in apart:
-                apart[whole] = self._apart(owner, held, fresh=whole in fresh)
+                apart[whole] = self._apart(owner, batch, fresh=whole in fresh)
             return apart[whole][form]
 
         return self._wanted(batch, wanted)
 
-    def _wholes(
-        self, batch: Batch, held: Mapping[bytes, Block | None]
-    ) -> dict[bytes, Block | None]:
+    def _wholes(self, batch: Batch) -> dict[bytes, Block | None]:
         """What the target must hold. Where what leads to a key can't be one block, none of it goes
         over."""
         want: dict[bytes, Block | None] = {}
@@ -112,7 +109,7 @@ class Gatherer(Relocator):
             led = batch.now[form]
             try:
                 parts = [join(each.block) for each in led if each.block and not each.damaged]
-                parts += self._last_copies(led, held[form], copied)
+                parts += self._last_copies(led, batch.held[form], copied)
                 if parts:
                     want[form] = self.route.gathered(key, parts)
             except NOT_MADE as error:
@@ -135,14 +132,12 @@ class Gatherer(Relocator):
         copied.update(encode(part.id) for part in found)
         return found
 
-    def _apart(
-        self, owner: Led, held: Mapping[bytes, Block | None], *, fresh: bool
-    ) -> dict[bytes, Block]:
+    def _apart(self, owner: Led, batch: Batch, *, fresh: bool) -> dict[bytes, Block]:
         """What the source must hold for a block of the target; ``fresh``, it inherits nothing."""
         assert owner.block is not None
         olds: list[Aggregate] = []
         for form in () if fresh else owner.ever:
-            old = held[form]
+            old = batch.held[form]
             try:
                 if old is not None and not isinstance(old, Unread):
                     olds.append(join(old))
@@ -155,7 +150,7 @@ class Gatherer(Relocator):
                 key=owner.key,
             )
         if not fresh and self._is_made_of(owner.block, olds, back):
-            return {form: held[form] or new for form, new in back.items()}
+            return {form: batch.held[form] or new for form, new in back.items()}
         return back
 
     def _is_made_of(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from migrator.engine.alike import is_key, others, turns
+from migrator.engine.alike import is_key, others, own, own_and_others, turns
 from migrator.engine.backfill import quarantined
 from migrator.engine.points import reached
 from migrator.engine.work import Scene
@@ -122,7 +122,8 @@ class Reconciler:
 
         def do() -> Done:
             some = known[len(ours) : len(ours) + _AT_ONCE]
-            held = self._read(there, [touch.key for touch in some])
+            keys = [touch.key for touch in some]
+            held, _ = own(keys, self._read(there, keys))
             ours.extend(written.holds(t.key, block) for t, block in zip(some, held, strict=True))
             return Done()
 
@@ -351,6 +352,7 @@ class Reconciler:
     def _forward(self, keys: Sequence[Value], blocks: Sequence[Block | None]) -> Done:
         """From the source to the target."""
         done = Done()
+        keys, blocks = own_and_others(keys, blocks)
         for turn in turns(self.route.target, keys):
             done.add(self._forward_of([keys[i] for i in turn], [blocks[i] for i in turn]))
         return done
@@ -450,7 +452,8 @@ class Reconciler:
         refused = self._one_by_one(side, writes)
         if len(refused) > 1:
             # Perhaps each holds what another is to have: a unique value that was swapped.
-            held = self._read(side, [block.id for block, _ in refused])
+            ids = [block.id for block, _ in refused]
+            held, _ = own(ids, self._read(side, ids))
             self._delete(side, held, Done())
             written.sends(block for block, _ in refused)
             refused = self._one_by_one(side, [block for block, _ in refused])
@@ -497,7 +500,7 @@ class Reconciler:
 
     def _backward_of(self, keys: Sequence[Value], deleted: set[bytes]) -> Done:
         done, route = Done(), self.route
-        news = self._read(route.target, keys)
+        keys, news = own_and_others(keys, self._read(route.target, keys))
         olds = self._read(route.source, keys)
         writes: list[Block] = []
         gone: list[Block | None] = []

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
+from migrator.engine.alike import is_key, own, turns
 from migrator.engine.locator import Locator
 from migrator.engine.points import reached
 from migrator.engine.reconcile import Done, Reconciler
@@ -77,6 +78,12 @@ class Batch:
 
     led: dict[bytes, Led] = field(default_factory=dict)
     mirror: dict[bytes, tuple[Value, Keys]] = field(default_factory=dict)
+    # What the mirror holds under each of its keys.
+    held: dict[bytes, Block | None] = field(default_factory=dict)
+    # Keys of the mirror that it takes for others: for which, as what lies there tells.
+    alike: dict[bytes, bytes] = field(default_factory=dict)
+    # Which look again once a key of the mirror has gone, which it can't tell from theirs.
+    waiting: dict[bytes, list[Value]] = field(default_factory=lambda: defaultdict(list))
     # Which key of the primary makes a key of the mirror.
     owners: dict[bytes, Led] = field(default_factory=dict)
     # Which lead, or led, to it; and which lead there now.
@@ -134,14 +141,14 @@ class Relocator(Reconciler):
     ) -> Done:
         made: Made = {}
         batch = self._taken(primary, Keys.of(keys), blocks, Keys.of(mirror), made)
-        held = self._held(self._side(OTHER[primary]), batch)
         done = Done()
-        want = self._want(primary, batch, made, held, set(deleted))
+        want = self._want(primary, batch, made, set(deleted))
+        self._give_way(primary, batch, want)
         if self._looks:
-            self._compare(primary, batch, want, held, done)
+            self._compare(primary, batch, want, done)
             return Done()
         intended = self._intend(primary, batch)
-        self._make(primary, batch, want, held, done)
+        self._make(primary, batch, want, done)
         # Told first: of what the locator has forgotten nobody would tell after a crash.
         self._told(primary, batch, done)
         self._clear(primary, batch, intended)
@@ -155,12 +162,28 @@ class Relocator(Reconciler):
         mirror: Keys,
         made: Made,
     ) -> Batch:
-        """All keys that these have to do with, on both sides, and what the primary holds now."""
+        """All keys that these have to do with, on both sides, and what the sides hold now."""
         batch = Batch()
+        while keys.forms or mirror.forms:
+            self._close(primary, batch, keys, blocks, mirror, made)
+            keys, blocks, mirror = Keys(), None, self._hold(self._side(OTHER[primary]), batch)
+        return batch
+
+    def _close(
+        self,
+        primary: str,
+        batch: Batch,
+        keys: Keys,
+        blocks: Sequence[Block | None] | None,
+        mirror: Keys,
+        made: Made,
+    ) -> None:
+        """Take these keys, and all that led or lead to one another, until nothing new is found."""
         while keys.forms or mirror.forms:
             todo = keys.values
             read = self._all(self._side(primary), todo) if blocks is None else blocks
             blocks = None
+            read, others = own(todo, read)
             before = self.locator.of(primary, todo)
             for key, block, led in zip(todo, read, before, strict=True):
                 each = Led(key, block, Keys.of(led))
@@ -169,13 +192,22 @@ class Relocator(Reconciler):
                 mirror.forms.update(each.ever)
             new = {form: key for form, key in mirror.forms.items() if form not in batch.mirror}
             claimed = self.locator.of(OTHER[primary], list(new.values()))
-            keys, mirror = Keys(), Keys()
+            keys, mirror = Keys.of(block.id for block in others.values()), Keys()
             for (form, key), from_ in zip(new.items(), claimed, strict=True):
                 batch.mirror[form] = key, Keys.of(from_)
                 keys.forms.update(batch.mirror[form][1].forms)
             for form in batch.led:
                 keys.forms.pop(form, None)
-        return batch
+
+    def _hold(self, side: Collection, batch: Batch) -> Keys:
+        """Read what the mirror holds under the keys that are taken. Of others' blocks that lie
+        there: their keys, which have to be taken, too."""
+        new = {form: key for form, (key, _) in batch.mirror.items() if form not in batch.held}
+        keys = list(new.values())
+        held, others = own(keys, self._all(side, keys))
+        batch.held.update(zip(new, held, strict=True))
+        batch.alike.update((form, encode(block.id)) for form, block in others.items())
+        return Keys.of(b.id for b in others.values() if encode(b.id) not in batch.mirror)
 
     def _lead(self, primary: str, each: Led, made: Made) -> None:
         """Find out where a block leads to."""
@@ -210,10 +242,6 @@ class Relocator(Reconciler):
                 shown = (self.route.source_name if primary == "source" else self.route.name)(other)
                 each.refuse(f"its key on the other side is that of {shown}", "(key)")
 
-    def _held(self, side: Collection, batch: Batch) -> dict[bytes, Block | None]:
-        keys = [key for key, _ in batch.mirror.values()]
-        return dict(zip(batch.mirror, self._all(side, keys), strict=True))
-
     def _all(self, side: Collection, keys: Sequence[Value]) -> list[Block | None]:
         return self._read(side, keys) if keys else []
 
@@ -239,7 +267,6 @@ class Relocator(Reconciler):
         primary: str,
         batch: Batch,
         made: Made,
-        held: Mapping[bytes, Block | None],
         fresh: set[bytes],
     ) -> dict[bytes, Block | None]:
         """What the mirror must hold; ``fresh`` was deleted, and inherits nothing."""
@@ -250,7 +277,7 @@ class Relocator(Reconciler):
                 return made[encode(owner.key)][form]
             key, _ = batch.mirror[form]
             anew = any(encode(each.key) in fresh for each in batch.ever[form])
-            return self._returned(key, owner, None if anew else held[form])
+            return self._returned(key, owner, None if anew else batch.held[form])
 
         return self._wanted(batch, wanted)
 
@@ -266,6 +293,63 @@ class Relocator(Reconciler):
                 owner.refuse(error)
         return {form: new for form, new in want.items() if batch.owners[form].refused is None}
 
+    # ------------------------------------------------------------------ keys taken for one
+
+    def _give_way(self, primary: str, batch: Batch, want: dict[bytes, Block | None]) -> None:
+        """Leave out of what the mirror must hold what it takes for another key's block that stays
+        there, or that is to lie there."""
+        while (clash := self._clash(primary, batch, want)) is not None:
+            form, other = clash
+            error = self._not_told_apart(primary, batch, form, other)
+            refused = map(encode, self._unwritten(primary, batch, form, error))
+            for each in (form, *refused):
+                want.pop(each, None)
+
+    def _clash(
+        self, primary: str, batch: Batch, want: Mapping[bytes, Block | None]
+    ) -> tuple[bytes, bytes] | None:
+        """A key that has to wait, and for which other one: what lies there stays, else it is always
+        the same."""
+        if not batch.alike:
+            return None
+        stay = {form for form in self._staying(primary, batch) if batch.held[form] is not None}
+        there: dict[bytes, bytes] = {}
+        for form in sorted(want, key=lambda form: (form in batch.alike, form)):
+            place = batch.alike.get(form, form)
+            if place != form and place in stay:
+                there.setdefault(place, place)
+            if there.setdefault(place, form) != form:
+                return form, there[place]
+        return None
+
+    def _not_told_apart(self, primary: str, batch: Batch, form: bytes, other: bytes) -> DoesNotFit:
+        """Why a block of the mirror is not written; what makes it waits for that other key."""
+        batch.waiting[other] += batch.sources(form)
+        called = self.route.name if primary == "source" else self.route.source_name
+        key, there = batch.mirror[form][0], batch.mirror[other][0]
+        one, two = called(key), called(there)
+        side = self._side(OTHER[primary])
+        more = "another " if one == two else ""  # they differ in their kind
+        what = f"{side.at} can't tell {one} from {more}{two}, which lies there"
+        return DoesNotFit(what, key=key, path="(key)")
+
+    def _write_apart(
+        self, primary: str, batch: Batch, writes: Sequence[Block]
+    ) -> list[tuple[Block, Terminal]]:
+        """As ``_write_all``; what the mirror may take for one goes by turns, and no later one where
+        an earlier one lies then."""
+        side = self._side(OTHER[primary])
+        first, *later = turns(side, [block.id for block in writes])
+        refused = self._write_all(side, [writes[i] for i in first])
+        for turn in later:
+            some = {encode(writes[i].id): writes[i] for i in turn}
+            ids = [block.id for block in some.values()]
+            for form, there in own(ids, self._all(side, ids))[1].items():
+                error = self._not_told_apart(primary, batch, form, encode(there.id))
+                refused.append((some.pop(form), error))
+            refused += self._write_all(side, list(some.values()))
+        return refused
+
     # ------------------------------------------------------------------ the mirror
 
     def _make(
@@ -273,21 +357,40 @@ class Relocator(Reconciler):
         primary: str,
         batch: Batch,
         want: Mapping[bytes, Block | None],
-        held: Mapping[bytes, Block | None],
         done: Done,
     ) -> None:
         """Write what differs, and remove the rest."""
         side = self._side(OTHER[primary])
-        writes, gone = self._compare(primary, batch, want, held, done)
+        writes, gone = self._compare(primary, batch, want, done)
         reached("mirror.write")
         # Deletes first: they make way for unique values.
         self._delete(side, gone, done)
-        lost: list[Address] = []
-        for block, error in self._write_all(side, writes):
-            lost += map(Address, self._unwritten(primary, batch, encode(block.id), error))
-        if lost and primary == "source":
+        refused = self._write_apart(primary, batch, writes)
+        lost: dict[bytes, Value] = {}
+        for block, error in refused:
+            form = encode(block.id)
+            self._wait(primary, batch, block, error)
+            lost |= {encode(key): key for key in self._unwritten(primary, batch, form, error)}
+        # What was refused lies there in an older copy, or not at all: then its key may be taken for
+        # another one, whose block stays.
+        forms = {encode(block.id) for block, _ in refused}
+        there = {form for form in want if form not in forms or batch.held[form] is not None}
+        old = [Address(key) for form, key in lost.items() if form in there]
+        if old and primary == "source":
             # An older copy would pass for the block, and a rollback not tell it from a write.
-            self._remove(side, lost)
+            self._remove(side, old)
+
+    def _wait(self, primary: str, batch: Batch, block: Block, error: Terminal) -> None:
+        """Have what was refused for another key, which nobody could tell before, look again once
+        that has gone."""
+        other = getattr(error, "key", None)
+        if other is None or is_key(other, block.id):
+            return
+        if (form := encode(other)) not in batch.mirror:
+            led = self.locator.of(OTHER[primary], [other])[0]
+            batch.mirror[form] = other, Keys.of(led)
+            batch.waiting[form] += led
+        batch.waiting[form] += batch.sources(encode(block.id))
 
     def _unwritten(self, primary: str, batch: Batch, form: bytes, error: Terminal) -> list[Value]:
         """Note that a write was refused; which keys its block would have had."""
@@ -300,14 +403,13 @@ class Relocator(Reconciler):
         primary: str,
         batch: Batch,
         want: Mapping[bytes, Block | None],
-        held: Mapping[bytes, Block | None],
         done: Done,
     ) -> tuple[list[Block], list[Block | None]]:
         """What differs, and the rest."""
         side, stay = self._side(OTHER[primary]), self._staying(primary, batch)
         writes: list[Block] = []
         gone: list[Block | None] = []
-        for form, old in held.items():
+        for form, old in batch.held.items():
             new, (key, _) = want.get(form), batch.mirror[form]
             if new is None:
                 if form not in stay:
@@ -362,7 +464,7 @@ class Relocator(Reconciler):
         wider = {
             primary: {form: Keys(each.ever) for form, each in batch.led.items()},
             OTHER[primary]: {
-                form: Keys.of(from_.values, batch.sources(form))
+                form: Keys.of(from_.values, batch.sources(form), batch.waiting[form])
                 for form, (_, from_) in batch.mirror.items()
             },
         }
@@ -377,10 +479,13 @@ class Relocator(Reconciler):
             for each in batch.led.values():
                 if each.refused is not None:
                     self._keep(batch, each)
+        for form, (_, from_) in batch.mirror.items():
+            there[OTHER[primary]].setdefault(form, from_)
         now = {
             primary: {form: each.now for form, each in batch.led.items()},
             OTHER[primary]: {
-                form: Keys.of(each.key for each in batch.now[form]) for form in batch.mirror
+                form: Keys.of((each.key for each in batch.now[form]), batch.waiting[form])
+                for form in batch.mirror
             },
         }
         self._put(primary, batch, there, now)

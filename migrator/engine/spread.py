@@ -9,7 +9,7 @@ in the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from migrator.engine.gather import Gatherer
 from migrator.engine.reconcile import Reconciler
@@ -52,15 +52,14 @@ class Spreader(Relocator):
         primary: str,
         batch: Batch,
         made: Made,
-        held: Mapping[bytes, Block | None],
         fresh: set[bytes],
     ) -> dict[bytes, Block | None]:
         if primary == "source":
-            return super()._want(primary, batch, made, held, fresh)
+            return super()._want(primary, batch, made, fresh)
         want: dict[bytes, Block | None] = {}
         for form in batch.mirror:
             try:
-                whole = self._whole(batch, form, held[form], fresh)
+                whole = self._whole(batch, form, fresh)
             except NOT_MADE as error:
                 self._stays(batch, form, error)
                 continue
@@ -68,11 +67,9 @@ class Spreader(Relocator):
                 want[form] = whole
         return want
 
-    def _whole(
-        self, batch: Batch, form: bytes, held: Block | None, fresh: set[bytes]
-    ) -> Block | None:
+    def _whole(self, batch: Batch, form: bytes, fresh: set[bytes]) -> Block | None:
         """What the source must hold under a key; None for nothing."""
-        key, _ = batch.mirror[form]
+        (key, _), held = batch.mirror[form], batch.held[form]
         parts = batch.now[form]
         if any(part.refused is not None for part in parts):
             raise DoesNotFit("a part of it can't go back", key=key)

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 import sqlalchemy as sa
@@ -88,6 +88,8 @@ class _Late:
 @dataclass
 class World:
     """Everything outside the engine."""
+
+    keys: ClassVar[Sequence[str]] = KEYS  # which the application writes
 
     seed: int
     chances: Chances = field(default_factory=Chances)
@@ -244,7 +246,7 @@ class World:
 
     def _write(self) -> None:
         self.writes -= 1
-        key = self.draws.choice(KEYS)
+        key = self.draws.choice(self.keys)
         if self.chances.truncate and self.draws.chance(0.05):
             self.truncate()
         elif self.draws.chance(0.25):

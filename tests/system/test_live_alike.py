@@ -129,8 +129,13 @@ def test_nor_is_one_that_was_written_after_the_cut_over(
 ) -> None:
     shop, sides = begun("blurred")
     sides.apply()
+    sides.blurred.delete([Address(100)])  # in one batch
+    sides.put(sides.blurred, 100.0)
     with mirroring(shop):
         sides.put(sides.blurred, 1)
+        until(lambda: sides.holds(sides.exact, 1))
+        assert sides.exact.read([100]) == [None]
+        assert sides.holds(sides.exact, 100.0) == "100.0"
         commands.cutover(sides.project, "0001", swap=SWAP)
         sides.put(sides.exact, 1.0, Decimal("3.0"), 3)
         until(lambda: sides.ledger() == 2 or None)

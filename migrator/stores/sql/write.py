@@ -189,10 +189,12 @@ class Writer:
         """Raise DoesNotFit for an aggregate of another key than these."""
         wanted = {encode(id) for id in ids}
         for one in found:
-            if encode(self.collection.id_of(one)) not in wanted:
+            other = self.collection.id_of(one)
+            if encode(other) not in wanted:
                 raise DoesNotFit(
-                    "its key differs from another block's only as this collation does not",
-                    key=self.collection.id_of(one),
+                    f"its key differs from {show(other)}, that of another block, only as this "
+                    "collation does not",
+                    key=other,
                     where=self.where,
                     hint="give the key columns a binary collation",
                 )
