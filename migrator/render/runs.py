@@ -119,7 +119,7 @@ def after_cut_over(revision: str, complete: Callable[[str], str]) -> Iterator[Li
 def status_lines(found: Sequence[RunStatus], complete: Callable[[str], str]) -> Iterator[Line]:
     """Where every run stands; ``complete`` adds the call's options to a command."""
     if not found:
-        yield Line(complete("no run yet; see what would be done:  migrator plan"))
+        yield Line(complete("no run, or only aborted ones; see what would be done:  migrator plan"))
     now = time.time()
     for run in found:
         yield from run_lines(run, now, complete)

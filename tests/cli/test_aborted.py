@@ -27,4 +27,5 @@ def test_a_run_that_prepared_nothing_is_left_though_the_targets_file_is_not_ther
     assert "aborted" in shop.done("abort", "0001", "--drop-target").out
 
     assert "0001  Game   aborted" in shop.done("status", "0001").out
+    assert shop.done("status").out.startswith("no run, or only aborted ones; see what would be")
     assert not (shop.root / "docs.db").exists()
