@@ -12,7 +12,7 @@ import pytest
 
 from migrator import commands
 from migrator.commands import SwapTerms
-from migrator.engine import verify
+from migrator.engine import pairs
 from migrator.model.block import Address, Aggregate, cut
 from migrator.model.value import Record
 from migrator.ports import Collection
@@ -124,7 +124,7 @@ class Live:
 
 @pytest.fixture
 def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Live]]:
-    monkeypatch.setattr(verify, "RECHECKS", 3)  # nobody writes what is looked at
+    monkeypatch.setattr(pairs, "RECHECKS", 3)  # nobody writes what is looked at
     shop = Shop(tmp_path, {"old": "embedded:///old.db", "new": "embedded:///new.db"})
     opened: list[commands.Project] = []
 
