@@ -45,6 +45,7 @@ from migrator.engine.work import Scene
 from migrator.errors import Interrupted, MigratorError, Refused, Terminal
 from migrator.journal import OTHER
 from migrator.model.phase import Phase
+from migrator.retry import Retry
 from migrator.state import LiveState, Request, Run, Task, read_pace
 
 log = structlog.get_logger("migrator.mirror")
@@ -419,7 +420,9 @@ class Mirror:
 
     def _verify(self) -> None:
         stop = threading.Event()
-        scene = replace(self.scene, stop=stop)
+        # Who ends it waits for no store's sake: the owner has other things to do.
+        retry = Retry(stop=stop, check=self.scene.retry.check)
+        scene = replace(self.scene, stop=stop, retry=retry)
         scene.settle = lambda: self.settle(scene.check)
 
         def compare() -> None:

@@ -16,9 +16,10 @@ from migrator.engine import mirror, swap
 from migrator.engine.held import Held, _Mark
 from migrator.engine.lane import Lane
 from migrator.engine.work import Scene
-from migrator.errors import Terminal
+from migrator.errors import Terminal, Transient
 from migrator.journal import OTHER
 from migrator.model.phase import Phase
+from migrator.retry import Retry
 from migrator.state import LiveState, Run
 from tests.protocol.plants import PLANTS, ends_equal
 from tests.protocol.schedule import (
@@ -189,6 +190,30 @@ def test_a_comparison_that_waits_for_the_mirror_can_be_ended(
         assert ended.is_set()
     finally:
         lane.has_mark = lambda *_: True
+
+
+def test_a_comparison_that_waits_for_a_store_can_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    def asks() -> None:
+        asked.set()
+        if not answers.is_set():
+            raise Transient("no answer", where="a store")
+
+    schedule = filled(1, monkeypatch, Chances(writes=0, faults=0))
+    monkeypatch.setattr(mirror, "verify", lambda scene, _: scene.retry(asks))
+    owner = schedule._process()
+    owner.scene.retry = Retry(stop=threading.Event())  # of a process that goes on
+    owner._verify()
+    assert asked.wait(60)
+
+    ends = threading.Thread(target=owner._stop_verifying, daemon=True)
+    ends.start()
+    try:
+        ends.join(20)  # of the two minutes for which it would be asked
+        assert not ends.is_alive()
+    finally:
+        answers.set()
 
 
 def test_a_comparison_waits_for_a_re_scan_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
