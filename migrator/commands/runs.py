@@ -96,6 +96,13 @@ def cutover(
         )
     if run.phase is Phase.CUT_OVER:
         raise Refused(f"{revision} is cut over already", hint=f"see:  migrator status {revision}")
+    if run.phase.ended:
+        raise Refused(
+            f"{revision} is {run.phase.words}: there is nothing to cut over",
+            hint=f"see:  migrator status {revision}"
+            if run.phase is Phase.FINISHED
+            else f"move it anew:  migrator plan {revision} --live",
+        )
     if run.phase is not Phase.SHADOW_READ:
         raise Refused(
             f"{revision} is {run.phase.words}: both sides were not compared yet",

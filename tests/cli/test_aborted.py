@@ -6,7 +6,7 @@ import pytest
 
 from migrator.engine import points
 from migrator.errors import Interrupted
-from tests.cli.kit import SETTINGS, Project
+from tests.cli.kit import SETTINGS, Project, one_line
 
 
 def test_a_run_that_prepared_nothing_is_left_though_the_targets_file_is_not_there(
@@ -28,4 +28,7 @@ def test_a_run_that_prepared_nothing_is_left_though_the_targets_file_is_not_ther
 
     assert "0001  Game   aborted" in shop.done("status", "0001").out
     assert shop.done("status").out.startswith("no run, or only aborted ones; see what would be")
+    told = one_line(shop("cutover", "0001"), 3, "refused")
+    assert "0001 is aborted: there is nothing to cut over" in told
+    assert "migrator plan 0001 --live" in told
     assert not (shop.root / "docs.db").exists()
