@@ -31,6 +31,7 @@ from migrator.stores.redis.findings import (
 )
 from migrator.stores.redis.listing import Listing, Walker
 from migrator.stores.redis.store import RedisStore
+from migrator.stores.redis.wire import Unit
 from tests.contract import servers
 from tests.contract.own_redis import Own, warmed
 
@@ -87,6 +88,22 @@ MARY: Record = {
         {"game": "Game:2611", "opponent": "Player:ann"},
     ],
 }
+
+
+def test_answers_that_come_together_in_parts_and_as_nothing(
+    cache: RedisStore, plain: redis.Redis
+) -> None:
+    """Several units in one request, whose answers are more than comes at once."""
+    large = "x" * 300_000
+    plain.set("large", large)
+    plain.rpush("list", 1)
+    keys = [b"large", b"absent", b"list", b"large", b"absent"]
+    found = cache._wire.run([Unit(key, [("GET", key)]) for key in keys])
+    assert [len(reply[0] or b"") for reply in found if not isinstance(reply[0], Exception)] == [
+        300_000, 0, 300_000, 0,
+    ]  # fmt: skip
+    assert isinstance(found[2][0], redis.ResponseError)
+
 
 # ---------------------------------------------------------------- what the plain driver reads
 
