@@ -7,15 +7,16 @@ needs a note or that another key would hold, a block that can't be read, a serve
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from migrator.errors import DoesNotFit
 from migrator.model.block import Block
 from migrator.model.json_text import UNFIT
 from migrator.model.path import escape
-from migrator.model.value import Value, has_utf8
+from migrator.model.value import Record, Value, has_utf8
 from migrator.stores.redis import codec, edge, names, scripts
-from migrator.stores.redis.forms import Form, HashForm, Raw
+from migrator.stores.redis.forms import Form, HashForm, Raw, unreadable
 from migrator.stores.redis.names import SIDE
 from migrator.stores.redis.native import NativeForm
 from migrator.stores.redis.scripts import Script
@@ -27,6 +28,18 @@ _MOST = 100
 _ROOM = 256 * 1024 * 1024
 _LISTS = {"list", "list of json"}
 _HASHES = {"hash", "hash of json"}
+
+
+def _hash_of_json(held: Reply) -> Record:
+    values = codec.from_jsons(held[1::2])
+    return dict(zip(map(names.foreign_name, held[::2]), values, strict=True))
+
+
+# What the script has taken for JSON is decoded at once.
+_QUICK: dict[str, Callable[[Reply], Any]] = {
+    "hash of json": _hash_of_json,
+    "list of json": codec.from_jsons,
+}
 
 
 class _Amender:
@@ -62,7 +75,9 @@ class NativeAmender(_Amender):
         self._form = form
         self._lead = form.parts[0]
         self._parts = {part.field: (at, part) for at, part in enumerate(form.parts, 1)}
-        self._names = [part.field.encode() for part in form.parts]
+        self._reads: list[Callable[[Reply], Any]] = [
+            _QUICK.get(part.type.name, part.type.copy) for part in form.parts
+        ]
 
     def amend(
         self, id: Value, set_: Mapping[str, Value], append: Mapping[str, Value]
@@ -81,14 +96,24 @@ class NativeAmender(_Amender):
         if held is None:
             return None
         *held, ends = held
-        fields = dict(zip(self._names, held, strict=True))
-        raw = Raw(key, fields, None, None if ends < 0 else ends, 0)
-        record = self._form.record(raw, "copy")
+        try:
+            record = self._record(held)
+        except (ValueError, RecursionError) as error:  # the script is sure of more than there is
+            raise unreadable(names.shown(key), error, self._wire.where) from None
         for name, value in set_.items():
             record[name] = value
         for name, item in append.items():
             record[name] = [*record[name], item]  # type: ignore[misc]
-        return Block(id, self._form.rules.partition(record), raw.expires)
+        return Block(id, self._form.rules.partition(record), None if ends < 0 else ends)
+
+    def _record(self, held: Sequence[Reply]) -> Record:
+        record: Record = {}
+        for part, read, of_part in zip(self._form.parts, self._reads, held, strict=True):
+            if not part.field:
+                record.update(read(of_part))
+            elif of_part is not None:
+                record[part.field] = read(of_part)
+        return record
 
     def _setting(self, id: Value, fields: Mapping[str, Value]) -> tuple[Arg, ...] | None:
         if self._lead.field or self._lead.type.name not in _HASHES:
@@ -132,7 +157,7 @@ class HashAmender(_Amender):
         held, ends = reply
         fields = dict(zip(held[::2], held[1::2], strict=True))
         raw = Raw(key, fields, fields.pop(SIDE), None if ends < 0 else ends, 0)
-        block = self._form.block(id, raw)
+        block = self._form.readable(id, raw)
         block.entries.update(set_)
         for name, item in append.items():
             if change[0] == "field":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -48,6 +49,15 @@ def from_json(data: bytes) -> Value:
         raise ValueError("a number out of range") from None
     except msgspec.DecodeError:
         return _DECODER.decode(data.decode())  # escapes of unpaired surrogates
+
+
+def from_jsons(texts: Sequence[bytes]) -> list[Value]:
+    """The values of texts that are known to be JSON, each by itself: of others they are wrong."""
+    try:
+        values: list[Value] = msgspec.json.decode(b"[%b]" % b",".join(texts))
+    except msgspec.DecodeError:
+        return [from_json(text) for text in texts]
+    return values
 
 
 # ---------------------------------------------------------------- entries

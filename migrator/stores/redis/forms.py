@@ -274,13 +274,13 @@ class OneKey:
 
     def _patched(self, patch: Patch, raw: Raw) -> list[Command]:
         """The commands that put the whole block with a patch."""
-        block = self._readable(patch.id, raw)
+        block = self.readable(patch.id, raw)
         block.entries.update(patch.set)
         for path in patch.unset:
             block.entries.pop(path, None)
         return self._whole(self.encode(block))
 
-    def _readable(self, id: Value, raw: Raw) -> Block:
+    def readable(self, id: Value, raw: Raw) -> Block:
         try:
             return self.block(id, raw)
         except Damaged as error:
@@ -299,7 +299,7 @@ class OneKey:
             raise raw
         if raw is None:
             return None
-        entries = self._readable(id, raw).entries
+        entries = self.readable(id, raw).entries
         return {path: entries[path] for path in paths if path in entries}
 
 

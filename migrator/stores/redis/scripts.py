@@ -39,9 +39,10 @@ local function is_utf8(text)
 end
 
 local function is_odd(bare)
-  if find(bare, '[xXiIN+.-]') and (find(bare, '[xXiIN+]') or find(bare, '%-%D')
-    or find(bare, '%.%D')) then return true end
-  if find(bare, 'n[aA]') or find(bare, '[eE]%-?%d%d%d') then return true end
+  if find(bare, '[%uix+.-]') and (find(bare, '[A-DF-Zix+]') or find(bare, '%-%D')
+    or find(bare, '%.%D') or find(bare, 'E%-?%d%d%d')) then return true end
+  if find(bare, 'na', 1, true) then return true end
+  if find(bare, 'e', 1, true) and find(bare, 'e%-?%d%d%d') then return true end
   if find(bare, '0%d') and find(bare, '[^%d.eE+-]%-?0%d') then return true end
   if #bare < 300 then return false end
   if find(bare, '%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d') then return true end
