@@ -12,9 +12,9 @@ from typing import Any
 
 from migrator.errors import DoesNotFit
 from migrator.model.block import Block
-from migrator.model.json_text import UNFIT
+from migrator.model.json_text import UNFIT, to_json
 from migrator.model.path import escape
-from migrator.model.value import Record, Value, has_utf8
+from migrator.model.value import INT64_MAX, INT64_MIN, Record, Value, has_utf8
 from migrator.stores.redis import codec, edge, names, scripts
 from migrator.stores.redis.forms import Form, HashForm, Raw, unreadable
 from migrator.stores.redis.names import SIDE
@@ -74,6 +74,7 @@ class NativeAmender(_Amender):
         super().__init__(wire, script)
         self._form = form
         self._lead = form.parts[0]
+        self._is_json = self._lead.type.name == "hash of json"
         self._parts = {part.field: (at, part) for at, part in enumerate(form.parts, 1)}
         self._reads: list[Callable[[Reply], Any]] = [
             _QUICK.get(part.type.name, part.type.copy) for part in form.parts
@@ -120,6 +121,9 @@ class NativeAmender(_Amender):
             return None
         if any(name in self._parts or not has_utf8(name) for name in fields):
             return None
+        if self._is_json and all(map(_is_sure, fields.values())):
+            # ``putting`` looks at what comes back of others.
+            return 1, "HSET", *(x for n, value in fields.items() for x in (n, to_json(value)))
         ((command, *pairs),) = self._form.putting(id, self._lead, dict(fields))
         return 1, command, *pairs
 
@@ -186,6 +190,14 @@ class HashAmender(_Amender):
             return None if data is None else ("element", name, data)
         data = _unnoted([item]) if rules.takes_whole(name) else None
         return None if data is None else ("field", name, data[1:-1])
+
+
+def _is_sure(value: Value) -> bool:
+    """Whether JSON is sure to give a value back as it is."""
+    kind = type(value)
+    if kind is int:
+        return INT64_MIN <= value <= INT64_MAX  # type: ignore[operator]
+    return kind is bool or value is None
 
 
 def _is_simple(name: str) -> bool:

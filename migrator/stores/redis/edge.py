@@ -42,7 +42,7 @@ def unreachable(error: Exception, where: str) -> MigratorError:
 
 def broken(error: Exception, where: str, *, writing: bool) -> MigratorError:
     """The error for a connection that broke, or an answer that did not come in time."""
-    late = isinstance(error, e.TimeoutError)
+    late = isinstance(error, (e.TimeoutError, TimeoutError))
     return Transient(
         f"{'no answer in time' if late else 'the connection failed'}: {_short(error)}",
         where=where,
