@@ -56,7 +56,9 @@ class Written:
         self._slots: memoryview | None = None
         # Of keys that were sent and not answered: what may lie there, and last what was sent.
         self._doubt: dict[bytes, list[int]] = {}
+        # Of a feed that has shown that it counts; of another it would only take room.
         self._awaited: dict[bytes, tuple[int, float]] = {}
+        self._counts = False
         # What was told of somebody else's writes, until it is written over.
         self._told: dict[bytes, int] = {}
         # The fields that the mirror's own store changes whenever it is written; of which keys that
@@ -89,6 +91,8 @@ class Written:
         for form in forms:
             self._put(form, self._doubt.pop(form)[-1])
             self._told.pop(form, None)
+            if not self._counts:
+                continue
             times, _ = awaited.pop(form, (0, 0.0))
             awaited[form] = (times + 1, now)
             if len(awaited) > _AWAITED:
@@ -130,12 +134,15 @@ class Written:
 
     def expects(self, touch: Touch) -> bool:
         """Whether a touch is of no more writes than the owner has made and the feed not shown."""
+        if not touch.writes:
+            return False
+        self._counts = True
         form = encode(touch.key)
         times, at = self._awaited.pop(form, (0, 0.0))
         left = times - touch.writes
-        if left > 0 and touch.writes:
+        if left > 0:
             self._awaited[form] = (left, at)
-        return 0 < touch.writes <= times and time.monotonic() < at + _PATIENCE
+        return touch.writes <= times and time.monotonic() < at + _PATIENCE
 
     def forget_touches(self) -> None:
         """A feed was lost, and perhaps touches of the owner's writes."""

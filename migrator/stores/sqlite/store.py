@@ -36,7 +36,7 @@ _PLAIN = {
 _BUSY_SECONDS = 30
 # In KB, below zero as SQLite wants it. Pages are read in order and need little; a batch that is
 # written should not spill before its end.
-_READ_CACHE, _WRITE_CACHE = -4_096, -16_384
+_READ_CACHE, _WRITE_CACHE = -4_096, -8_192
 
 CAPABILITIES = Capabilities(
     layouts={
@@ -151,6 +151,8 @@ class EmbeddedStore:
                 raise
             finally:
                 connection.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")
+                # Connections take turns to write: each would keep a writer's cache.
+                connection.execute(f"PRAGMA cache_size = {_READ_CACHE}")
 
     def _turn(self) -> threading.RLock:
         """The turn to write among the threads of this process: SQLite's own waiting sleeps."""
