@@ -139,7 +139,8 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Where one run stands. ``primary`` and ``mirror``: where the two sides lie. ``changed``: when
     it got there, in seconds since 1970. ``paused`` and ``throttle`` (blocks a second, null for no
-    bound) hold back the copying. ``stopped``: a move at rest keeps gateways from writing."""
+    bound) hold back the copying. ``stopped``: a move at rest keeps gateways from writing.
+    ``ending``: a finish has begun to drop the source."""
 
     run: str
     revision: str
@@ -156,6 +157,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     throttle: float | None = None
     stopped: bool = False
+    ending: bool = False
     live: LiveStatus | None = None
 
 
@@ -170,6 +172,7 @@ def status(project: Project, name: str | None = None) -> list[RunStatus]:
 
 def _status(project: Project, run: Run) -> RunStatus:
     made, pace = frozen_plan(run), read_pace(project.control, run.id)
+    ending = run.phase is Phase.CUT_OVER and bool(project.control.tasks(run.id, 0, "finish"))
     sides = [[str(getattr(m, side)) for m in made.moves] for side in ("source", "target")]
     primary, mirror = sides if run.primary == "source" else reversed(sides)
     tasks = [
@@ -189,10 +192,11 @@ def _status(project: Project, run: Run) -> RunStatus:
         read=sum(task.counts.get("read", 0) for task in tasks),
         planned=sum(m.read for m in made.moves),
         quarantined=len(project.control.quarantined(run.id)),
-        next=_next(run),
+        next=f"migrator finish {run.revision}" if ending else _next(run),
         paused=pace.paused,
         throttle=pace.rate,
         stopped=_stopped(run),
+        ending=ending,
         live=_live(project, run, len(made.moves)) if run.live and not run.phase.ended else None,
     )
 

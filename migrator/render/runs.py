@@ -148,6 +148,8 @@ def run_lines(run: RunStatus, now: float, complete: Callable[[str], str]) -> Ite
         yield from _mirror(run, run.live, complete)
     if run.stopped:
         yield from _stopped(run, complete)
+    if run.ending:
+        yield Line("      a finish has begun to drop the source: there is no way back", "red")
     if run.next:
         yield Line(f"      next:  {complete(run.next)}")
 
@@ -207,7 +209,7 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
         yield Line(f"      a swap of the sides is not done ({live.fence})", "yellow")
     if live.ledger:
         yield Line(f"      a rollback would lose {blocks(live.ledger)}, not written back", "red")
-    elif run.phase == Phase.CUT_OVER.value:
+    elif run.phase == Phase.CUT_OVER.value and not run.ending:
         but = "the lag" if running else "what a mirror has yet to carry over"
         yield Line(f"      rollback is safe: every write is on both sides, but for {but}")
 

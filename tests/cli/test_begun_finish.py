@@ -1,0 +1,29 @@
+"""What is told of a finish that was killed in the middle."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.engine import points
+from tests.cli.kit import Project
+
+
+@pytest.mark.parametrize("words", [[], ["--live"]])
+def test_a_finish_that_has_begun_leaves_no_way_back(
+    shop: Project, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    shop.done("apply", "0001", "--yes", *words)
+
+    def kill(point: str) -> None:
+        if point == "finish.dropped":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(points, "hook", kill)
+    assert shop("finish", "0001", "--yes").code == 130
+    monkeypatch.setattr(points, "hook", None)
+    told = shop.done("status", "0001").out
+    assert "a finish has begun to drop the source: there is no way back" in told
+    assert "next:  migrator finish 0001\n" in told
+    assert "rollback" not in told
+    shop.done("finish", "0001", "--yes")
+    assert "no way back" not in shop.done("status", "0001").out
