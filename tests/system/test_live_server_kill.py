@@ -82,7 +82,7 @@ def test_nothing_is_lost_where_servers_are_killed(
             ("swap.drained",),
             ("swap.flipped",),
             id="cassandra",
-            marks=pytest.mark.timeout(900),  # its server starts three times, for half a minute each
+            marks=pytest.mark.timeout(600),  # its server starts three times, for half a minute each
         ),
     ],
 )
