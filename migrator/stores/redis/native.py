@@ -127,6 +127,9 @@ class NativeForm(OneKey):
     ) -> None:
         super().__init__(wire, cls, "", rules)
         self._lead, *self._others = parts
+        least = len(self._lead.before) + len(self._lead.after)
+        # What is a key of one of these is none of the first.
+        self._narrower = [p for p in self._others if len(p.before) + len(p.after) > least]
         self.parts = parts
         # Parts of deadlines and the hashes that they are of.
         self._deadlines = [
@@ -170,8 +173,9 @@ class NativeForm(OneKey):
         return [part.before for part in self.parts]
 
     def suffix(self, key: bytes) -> bytes | None:
-        if any(part.id(key) is not None and self._is_narrower(part) for part in self._others):
-            return None
+        for part in self._narrower:
+            if part.id(key) is not None:
+                return None
         return self._lead.id(key)
 
     def touched(self, key: bytes) -> Iterator[tuple[bytes, bool]]:
@@ -182,10 +186,6 @@ class NativeForm(OneKey):
                 lead = self._lead.key(id_)
                 if self.suffix(lead) is not None:
                     yield lead, False
-
-    def _is_narrower(self, part: Part) -> bool:
-        lead = self._lead
-        return len(part.before) + len(part.after) > len(lead.before) + len(lead.after)
 
     # ------------------------------------------------------------ reading
 

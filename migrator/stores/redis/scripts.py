@@ -53,10 +53,11 @@ local function is_odd(bare)
   return true
 end
 
-local function decoded(texts)
-  local n = #texts
+local between = ',"' .. ARGV[1] .. '",'
+
+local function decoded(texts, n)
   if n == 0 then return {} end
-  local all = '[' .. table.concat(texts, ',"' .. ARGV[1] .. '",') .. ']'
+  local all = '[' .. table.concat(texts, between) .. ']'
   local done, held = pcall(cjson.decode, all)
   if not done or #held ~= 2 * n - 1 then return nil end
   for i = 2, 2 * n - 2, 2 do
@@ -75,7 +76,8 @@ end
 _WRITE = "redis.call(ARGV[3], KEYS[tonumber(ARGV[2])], unpack(ARGV, 4))\n"
 
 _SOME, _ANY = "#{0} > 0", "{0}"
-_ALL_JSON = "for i = {1}, #{0}, {1} do texts[#texts + 1] = {0}[i] end\n"
+_VALUES = "n = n + #{0} / 2\nfor i = 2, #{0}, 2 do texts[#texts + 1] = {0}[i] end\n"
+_ITEMS = "if #{0} > 0 then n, texts[#texts + 1] = n + #{0}, table.concat({0}, between) end\n"
 _NAMES = """for i = 1, #{0} do
   local seen, entry = {{}}, {0}[i][2]
   for j = 1, #entry, 2 do
@@ -91,14 +93,14 @@ _INTEGER = (
 # By type: what asks for a part, whether it is there, and whether it can be read.
 _PARTS = {
     "hash": ("'HGETALL', {}", _SOME, ""),
-    "hash of json": ("'HGETALL', {}", _SOME, _ALL_JSON.format("{0}", 2)),
+    "hash of json": ("'HGETALL', {}", _SOME, _VALUES),
     "list": ("'LRANGE', {}, 0, -1", _SOME, ""),
-    "list of json": ("'LRANGE', {}, 0, -1", _SOME, _ALL_JSON.format("{0}", 1)),
+    "list of json": ("'LRANGE', {}, 0, -1", _SOME, _ITEMS),
     "set": ("'SMEMBERS', {}", _SOME, ""),
     "sorted set": ("'ZRANGE', {}, 0, -1, 'WITHSCORES'", _SOME, ""),
     "stream": ("'XRANGE', {}, '-', '+'", _SOME, _NAMES),
     "string": ("'GET', {}", _ANY, ""),
-    "json": ("'GET', {}", _ANY, "if {0} then texts[#texts + 1] = {0} end\n"),
+    "json": ("'GET', {}", _ANY, "if {0} then n, texts[#texts + 1] = n + 1, {0} end\n"),
     "integer": ("'GET', {}", _ANY, _INTEGER),
 }
 
@@ -112,7 +114,7 @@ def of_parts(parts: Mapping[str, str]) -> Script | None:
     """
     if not all(type_ in _PARTS for type_ in parts.values()):
         return None
-    lines = [_SURE, "local texts = {}\n"]
+    lines = [_SURE, "local texts, n = {}, 0\n"]
     for at, type_ in enumerate(parts.values(), 1):
         (asks, there, looks), held, key = _PARTS[type_], f"p{at}", f"KEYS[{at}]"
         ends = f"redis.call('PEXPIRETIME', {key})"
@@ -125,7 +127,7 @@ def of_parts(parts: Mapping[str, str]) -> Script | None:
             # What begins only now would have to be given the deadline as well.
             lines.append(f"elseif ARGV[2] == '{at}' and ends >= 0 then return false end\n")
         lines.append(looks.format(held))
-    lines.append("local held = decoded(texts)\nif not held then return false end\n")
+    lines.append("local held = decoded(texts, n)\nif not held then return false end\n")
     if "" in parts:
         lines.append(_apart(parts[""], [name for name in parts if name]))
     answer = ", ".join(f"p{at}" for at in range(1, len(parts) + 1))
@@ -184,7 +186,7 @@ if side ~= '{}' then
 end
 local left = {}
 if rest then
-  local note, held = tags[''], decoded({rest})
+  local note, held = tags[''], decoded({rest}, 1)
   if not held or rest == '{}' or not find(rest, '^{') then return false end
   if note ~= nil and (type(note) ~= 'table' or note[''] ~= nil) then return false end
   left = held[1]
@@ -198,7 +200,7 @@ if ARGV[2] == 'element' then
   change[1] = change[1] .. '[' .. count[change[1]] .. ']'
 elseif ARGV[2] == 'field' then
   local text = whole[change[1]]
-  local held = text and find(text, '^%[.*%]$') and decoded({text})
+  local held = text and find(text, '^%[.*%]$') and decoded({text}, 1)
   if not held or (#held[1] == 0 and text ~= '[]') then return false end
   change[2] = string.sub(text, 1, -2) .. (text == '[]' and '' or ',') .. change[2] .. ']'
 end
