@@ -225,3 +225,18 @@ def test_answers_are_read_as_the_driver_reads_them(base: Base) -> None:
         with pytest.raises(Exception, match="nowhere"):
             ask(raw, "SELECT 1; SELECT 1 FROM nowhere; DELETE FROM t")
         assert ask(raw, "SELECT count(*) FROM t") == [([(2,)], 1)]
+
+
+@pytest.mark.parametrize("base", ["mysql"], indirect=True)
+def test_a_link_that_merely_equals_the_key_to_the_server_stays_a_field(base: Base) -> None:
+    collection = opened(base)
+    collection.write([game(0, "a", "b")])
+    base.run("UPDATE round SET game = 'G' WHERE pos = 1")
+    rounds = [{"pos": 0, "spell": "a"}, {"game": "G", "pos": 1, "spell": "b"}]
+    (found,) = collection.read(["g"])
+    assert found.entries[""]["rounds"] == rounds
+    assert amender(base).amend("g", {"n": 2}, {}).entries[""] == {
+        "id": "g",
+        "n": 2,
+        "rounds": rounds,
+    }

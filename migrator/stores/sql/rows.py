@@ -116,6 +116,11 @@ class Plan:
         # Rows of which nothing but the record is needed later.
         self.light = self.repeats and self.simple and not node.children and not node.spec.one
         self.value = node.spec.value
+        # Of rows that repeat their parent's key, nothing but these fields is needed.
+        flat = node.linked_alike and self.simple and not node.children and not node.spec.one
+        self.own = [
+            (i, name) for i, name, _ in self.fields if name not in node.parent
+        ] if flat else None  # fmt: skip
 
     def found(self, row: Row) -> Found:
         found = self.bare(row)
@@ -141,6 +146,22 @@ class Plan:
                 continue
             record[name] = None if value is JSON_NULL else value
         return record
+
+    def listed(self, rows: list[Row], link: tuple[Any, ...]) -> list[Value] | None:
+        """The items of a list, of rows that all repeat a key as the driver gives it; None where
+        they don't, or are not so plain."""
+        if self.own is None or any(self.link(row) != link for row in rows):
+            return None
+        decoders = dict(self.decoders)
+        fields = [(i, name, decoders.get(i)) for i, name in self.own]
+        items: list[Value] = []
+        for row in rows:
+            record: Record = {}
+            for i, name, decode in fields:
+                held = row[i]
+                record[name] = held if decode is None or held is None else decode(held)
+            items.append(record if self.value is None else record[self.value])
+        return items
 
     def group(self, rows: list[Row], groups: dict[tuple[Value, ...], list[Value]]) -> None:
         """Sort the records of light rows by their parents' keys."""

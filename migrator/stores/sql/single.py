@@ -25,6 +25,7 @@ from migrator.model.value import Value
 from migrator.stores.sql.columns import server_cast
 from migrator.stores.sql.rows import COPIER, Found, Plan, Reader, Row, leniently, picker
 from migrator.stores.sql.shape import Node
+from migrator.stores.sql.together import send
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class _Text:
         given = self.given(key)
         if isinstance(raw, sqlite3.Connection):
             return leniently(raw, lambda: raw.execute(self.text, given).fetchall())
+        if not hasattr(raw, "pgconn"):  # PyMySQL's
+            return list(send(raw, "mysql", [(self.text, given)])[0].rows)
         with raw.cursor() as cursor:
             cursor.execute(self.text, given)
             return list(cursor.fetchall())
@@ -243,10 +246,30 @@ class Joined(Single):
             if _is_counted(node):
                 places = node.places(own_order(node))
                 rows[node].sort(key=lambda row, at=places: [_counted(row[i]) for i in at])  # type: ignore[misc]
+        found = self._listed(rows) if seen is None else None
+        if found is not None:
+            return [found]
+        for node in below:
             if node.joined:  # beside it the key of its parent, as a join would have it
-                links = tuple([rows[root][0][i] for i in root.places(node.refs)])
-                rows[node] = [(*row, *links) for row in rows[node]]
+                link = self._link(rows, node)
+                rows[node] = [(*row, *link) for row in rows[node]]
         return super()._made(rows, seen)
+
+    def _listed(self, rows: dict[Node, list[Row]]) -> Found | None:
+        """One root with lists of plain rows, as most are; None for others."""
+        root, *below = self.nodes
+        found = self.reader.plans[root].found(rows[root][0])
+        for node in below:
+            items = self.reader.plans[node].listed(rows[node], self._link(rows, node))
+            if items is None:
+                return None
+            found.record[node.name] = items
+        return found if len(rows[root]) == 1 else None
+
+    def _link(self, rows: dict[Node, list[Row]], node: Node) -> tuple[Any, ...]:
+        """The key of the root's row to which the rows of a table point."""
+        root = self.nodes[0]
+        return tuple([rows[root][0][i] for i in root.places(node.refs)])
 
     def _statement(self, nodes: Sequence[Node]) -> Any:
         """What tells tables apart comes first."""
