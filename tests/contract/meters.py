@@ -16,7 +16,7 @@ import sqlalchemy
 from bson import encode
 
 from migrator.ports import Store
-from migrator.stores.sql import pipeline
+from migrator.stores.sql import answers_mysql, pipeline
 from migrator.testing.contract import Traffic
 
 Hook = Callable[[Any, Callable[[int], None]], None]
@@ -67,18 +67,25 @@ class Meter:
             self._traffic = None
 
 
-# What goes past psycopg's cursors, several statements in one message, by connection.
+# What goes past the drivers' cursors, several statements in one message, by connection.
 _TOLD: WeakKeyDictionary[Any, Callable[[int], None]] = WeakKeyDictionary()
-_send = pipeline.send
+_send, _ask = pipeline.send, answers_mysql.ask
 
 
-def _counted_send(raw: Any, asked: Any) -> Any:
+def _counted_send(raw: Any, asked: Any, meanwhile: Any = None) -> Any:
     if raw in _TOLD:
         _TOLD[raw](sum(size(given) for _, given in asked if given is not None))
-    return _send(raw, asked)
+    return _send(raw, asked, meanwhile)
+
+
+def _counted_ask(raw: Any, text: str, meanwhile: Any = None) -> Any:
+    if raw in _TOLD:
+        _TOLD[raw](size(text))
+    return _ask(raw, text, meanwhile)
 
 
 pipeline.send = _counted_send
+answers_mysql.ask = _counted_ask
 
 
 def _sql(store: Any, sent: Callable[[int], None]) -> None:
@@ -90,11 +97,16 @@ def _sql(store: Any, sent: Callable[[int], None]) -> None:
         if not (alone and text.startswith(("BEGIN", "START TRANSACTION"))) and text[:1] != ";":
             sent(size(parameters))
 
+    def told(connection: Any, *_: object) -> None:
+        _TOLD[connection] = sent
+
     if store.database.dialect == "sqlite":
         _kept(store.database, statement)
     if store.database.dialect != "postgresql":
         sqlalchemy.event.listen(store.database.engine, "before_cursor_execute", statement)
         _beside_sqlalchemy(store.database.engine, store.database.dialect, statement)
+        if store.database.dialect == "mysql":
+            sqlalchemy.event.listen(store.database.engine, "checkout", told)
         return
 
     class Counting(psycopg.Cursor[Any]):  # some statements go past SQLAlchemy
@@ -109,7 +121,7 @@ def _sql(store: Any, sent: Callable[[int], None]) -> None:
 
     def lent(connection: Any, *_: object) -> None:
         connection.cursor_factory = Counting
-        _TOLD[connection] = sent
+        told(connection)
 
     sqlalchemy.event.listen(store.database.engine, "checkout", lent)
 
