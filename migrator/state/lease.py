@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import sqlalchemy as sa
 
-from migrator.errors import Interrupted, MigratorError, Refused
+from migrator.errors import Interrupted, MigratorError, Refused, Transient
 from migrator.state import tables as t
 from migrator.state.control import Control
 
@@ -90,8 +90,9 @@ class Lease:
     """
 
     deadly = False
-    # Those of this process that it could not give back: the control database did not answer.
-    _kept: ClassVar[set[tuple[str, int]]] = set()
+    # Holders of this process that could not give theirs back, or don't know whether they have one:
+    # the control database did not answer.
+    _kept: ClassVar[set[str]] = set()
 
     def __init__(
         self,
@@ -118,7 +119,11 @@ class Lease:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Lease:
-        self._acquire()
+        try:
+            self._acquire()
+        except Transient:
+            self._kept.add(self._holder)  # perhaps it was granted, and only the answer lost
+            raise
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
         return self
@@ -137,7 +142,7 @@ class Lease:
                     c.execute(t.lease.delete().where(*self._mine()))
         except MigratorError:
             # It runs out by itself, or this process takes it again.
-            self._kept.add((self._name, self._generation))
+            self._kept.add(self._holder)
 
     def check(self) -> None:
         """Raise Interrupted where this process may no longer act for the run."""
@@ -167,8 +172,10 @@ class Lease:
                 row = c.execute(sa.select(t.lease).where(t.lease.c.name == self._name)).first()
                 if row is None:
                     taken = self._insert(c)
-                elif self._is_over(row) or (
-                    watched == (row.generation, row.counter) and asked - since >= row.seconds
+                elif (
+                    row.holder in self._kept
+                    or _is_gone(row.holder)
+                    or (watched == (row.generation, row.counter) and asked - since >= row.seconds)
                 ):
                     taken = self._succeed(c, row.generation, row.counter)
                 else:
@@ -182,10 +189,6 @@ class Lease:
                 if watched != (row.generation, row.counter):
                     watched, since = (row.generation, row.counter), asked
             self._sleep(min(1.0, self._seconds / 5))
-
-    def _is_over(self, row: sa.Row[tuple[object, ...]]) -> bool:
-        mine = row.holder == self._holder and (self._name, row.generation) in self._kept
-        return mine or _is_gone(row.holder)
 
     def _refuse_if_alive(self, row: sa.Row[tuple[object, ...]], watched: object) -> None:
         who = json.loads(row.holder)

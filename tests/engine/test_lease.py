@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from migrator import commands
 from migrator.errors import Interrupted, Refused, Transient
@@ -92,6 +93,21 @@ def test_one_that_could_not_be_given_back_is_taken_again_by_its_process(
         other.execute("ROLLBACK")
         with Lease(control, "x") as second:
             assert second.succeeded  # what it sent last may still be carried out
+
+
+def test_one_whose_answer_was_lost_is_taken_again_by_its_process(control: Control) -> None:
+    def lose(*_: object) -> None:
+        if not lost:
+            lost.append(True)
+            raise sa.exc.OperationalError("", None, Exception("locked"))
+
+    lost: list[bool] = []
+    sa.event.listen(control.engine, "checkin", lose)  # what was committed before stays
+    with pytest.raises(Transient), Lease(control, "x"):
+        pass
+    assert lost
+    with Lease(control, "x") as second:
+        second.check()
 
 
 @pytest.mark.parametrize("deadly", [True, False])
