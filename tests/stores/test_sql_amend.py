@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from migrator import tables
+from migrator import At, tables
 from migrator.errors import Transient
 from migrator.model.block import Block
 from migrator.model.move import Tables
@@ -102,6 +102,33 @@ def test_what_a_server_refuses_changes_nothing_and_holds_nobody_up(base: Base) -
     assert collection.amend("g", {}, more(1, "odd")) is None
     base.run("UPDATE game SET n = 5 WHERE id = 'g'")
     assert collection.read(["g"]) == [game(5, "a")]
+
+
+@pytest.mark.parametrize("base", ["postgresql"], indirect=True)
+def test_a_key_that_its_collation_folds_is_left_to_who_reads_it(base: Base) -> None:
+    base.run(
+        "CREATE COLLATION folding (provider = icu, locale = 'und-u-ks-level2', "
+        "deterministic = false); CREATE TABLE player (id varchar(9) COLLATE folding PRIMARY KEY, "
+        "n integer); INSERT INTO player VALUES ('a', 1)"
+    )
+    collection = base.store().collection("Player", At("shop", tables("player")))
+    assert collection.amend("A", {"n": 2}, {}) is None
+    assert collection.amend("a", {"n": 3}, {}) == Block("a", {"": {"id": "a", "n": 3}})
+    assert base.rows("SELECT id, n FROM player") == [("a", 3)]
+
+
+@pytest.mark.parametrize("base", ["mysql"], indirect=True)
+def test_a_moment_that_a_change_would_move_by_itself_stays(base: Base) -> None:
+    moments = "m timestamp, d datetime NOT NULL DEFAULT '2020-01-01' ON UPDATE current_timestamp()"
+    base.run(
+        f"ALTER TABLE game ADD ({moments}); "
+        "INSERT INTO game (id, n, m) VALUES ('g', 0, '2020-01-01')"
+    )
+    collection = opened(base)
+    (held,) = collection.read(["g"])
+    held.entries[""]["n"] = 1
+    assert collection.writer.alone.amender.amend("g", {"n": 1}, {}) == held
+    assert collection.read(["g"]) == [held]
 
 
 @pytest.mark.parametrize("base", ["postgresql"], indirect=True)
@@ -219,6 +246,9 @@ def test_answers_are_read_as_the_driver_reads_them(base: Base) -> None:
         assert (tuple(all_.rows), all_.number) == (wanted, 2)
         assert [*map(type, all_.rows[1])] == [*map(type, wanted[1])]
         assert changed.number == 1  # as found, though it stays
+        whole = "SELECT length('')"
+        length = 0xFFFFFE - len(whole)  # with the command it fills a packet: an empty one follows
+        assert ask(raw, whole.replace("''", f"'{'x' * length}'")) == [([(length,)], 1)]
         large = "SELECT repeat('x', 9000000), repeat('y', 9000000)"  # more than a packet takes
         ((rows, _),) = ask(raw, large)
         assert rows == [("x" * 9_000_000, "y" * 9_000_000)]

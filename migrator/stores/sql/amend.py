@@ -49,7 +49,8 @@ class Amender:
     def suits(self) -> bool:
         """Whether a condition tells the root's key exactly, and what is read after the change is
         sure to be whole."""
-        exact = all(codec.family or _is_text(codec) for codec in _key(self._root))
+        texts = self._dialect == "mysql"  # that are told apart by their bytes
+        exact = all(codec.family or (texts and _is_text(codec)) for codec in _key(self._root))
         return exact and len(self._lists) == len(self._root.children)
 
     def amend(
@@ -123,6 +124,10 @@ class Amender:
 
     def _update(self, names: Sequence[str]) -> str:
         values = {name: self._given(self._fields[name], i) for i, name in enumerate(names)}
+        for codec in self._root.codecs:
+            # By itself it may become the moment of each change (ON UPDATE).
+            if self._dialect == "mysql" and codec.column.base in ("datetime", "timestamp"):
+                values.setdefault(codec.name, self._root.table.c[codec.name])
         update = sa.update(self._root.table).where(self._of_root()).values(values)
         if self._returns:
             update = update.returning(*self._one.reader.columns(self._root))
@@ -180,5 +185,5 @@ def _key(root: Node) -> tuple[Codec, ...]:
 
 
 def _is_text(codec: Codec) -> bool:
-    """Whether it is a text of MariaDB or MySQL, which are told apart by their bytes."""
+    """Whether it is a text of MariaDB or MySQL."""
     return codec.column.base in ("char", "varchar") and codec.column.collation is not None

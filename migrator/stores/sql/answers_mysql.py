@@ -57,10 +57,7 @@ class _Packets:
 
     def __init__(self, raw: Any) -> None:
         self._raw = raw
-        self._number = 0
-        if raw._current_timeout != raw._read_timeout:  # as it does before it reads
-            raw._sock.settimeout(raw._read_timeout)
-            raw._current_timeout = raw._read_timeout
+        self._number = raw._next_seq_id - 1  # of what was sent, which may be several packets
 
     def next(self) -> bytes:
         """A packet. Raises the server's error, where it is one."""
