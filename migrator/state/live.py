@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import sqlalchemy as sa
 
@@ -15,6 +15,10 @@ from migrator.ports import Json
 from migrator.state import tables as t
 from migrator.state.control import Control, Quarantined, Run
 from migrator.state.reads import MirrorReads, Share
+
+# So many answers are kept, for who asked while others did, too.
+_ANSWERS = 8
+_EARLIER = "earlier"
 
 
 @dataclass(frozen=True)
@@ -155,39 +159,50 @@ class LiveState:
     def asked(self) -> Request | None:
         """The last request that was not answered yet."""
         with self._control.transaction() as c:
-            row = c.execute(sa.select(t.mirror).where(t.mirror.c.run == self._run)).first()
+            row = self._row(c)
         if row is None or row.answered >= row.asked:
             return None
         text = json.loads(row.wanted)
         return Request(row.asked, text["wanted"], text["terms"])
 
     def answer(self, number: int, answer: dict[str, object]) -> None:
-        """What became of a request."""
-        m = t.mirror
-        values = {"answered": number, "answer": json.dumps(answer)}
+        """What became of a request; who asked for the ones before may not have looked yet."""
         with self._control.transaction() as c:
-            c.execute(m.update().where(m.c.run == self._run).values(**values))
+            self._answer(c, number, answer)
 
     def withdraw(self, number: int) -> None:
         """Take a request back that was not answered yet: its mirror has not done it."""
-        m = t.mirror
-        mine = (m.c.run == self._run, m.c.asked == number, m.c.answered < number)
         with self._control.transaction() as c:
-            c.execute(m.update().where(*mine).values(answered=number, answer="{}"))
+            row = self._row(c)
+            if row is not None and row.answered < number == row.asked:
+                self._answer(c, number, {})
 
     def answered(self, number: int) -> dict[str, object] | None:
         """What became of a request, None as long as that is open. Raises Refused where another
         one took its place."""
         with self._control.transaction() as c:
-            row = c.execute(sa.select(t.mirror).where(t.mirror.c.run == self._run)).first()
+            row = self._row(c)
         if row is None or row.answered < number:
             return None
-        if row.answered > number:
+        if (found := _answers(row).get(number)) is None:
             raise Refused(
-                "somebody else asked the mirror for something in between",
+                "somebody else asked the mirror for something else before this was done",
                 hint="see where it stands: migrator status",
             )
-        return cast("dict[str, object]", json.loads(row.answer))
+        return found
+
+    def _answer(self, c: sa.Connection, number: int, answer: dict[str, object]) -> None:
+        if (row := self._row(c)) is None:
+            return
+        answers = _answers(row) | {number: answer}
+        # The last one as ever, so that a command of an older version reads it.
+        last, *earlier = sorted(answers, reverse=True)[:_ANSWERS]
+        text = {**answers[last], _EARLIER: {str(each): answers[each] for each in earlier}}
+        values = {"answered": last, "answer": json.dumps(text)}
+        c.execute(t.mirror.update().where(t.mirror.c.run == self._run).values(**values))
+
+    def _row(self, c: sa.Connection) -> sa.Row[Any] | None:
+        return c.execute(sa.select(t.mirror).where(t.mirror.c.run == self._run)).first()
 
     def tell(self, **state: object) -> None:
         """What the mirror says of itself: for people, and for who waits for it."""
@@ -199,7 +214,7 @@ class LiveState:
     def told(self) -> tuple[float, dict[str, object]]:
         """What the mirror said last, and when (seconds since 1970; 0 for never)."""
         with self._control.transaction() as c:
-            row = c.execute(sa.select(t.mirror).where(t.mirror.c.run == self._run)).first()
+            row = self._row(c)
         if row is None:
             return 0.0, {}
         return row.at, cast("dict[str, object]", json.loads(row.state))
@@ -211,6 +226,13 @@ class LiveState:
         return MirrorReads(self._control, self._run).share()
 
     def _there(self, c: sa.Connection) -> None:
-        if c.execute(sa.select(t.mirror.c.run).where(t.mirror.c.run == self._run)).first() is None:
+        if self._row(c) is None:
             empty = {"wanted": "", "asked": 0, "answered": 0, "answer": "{}", "state": "{}"}
             t.make(c, t.mirror, {"run": self._run, **empty, "at": 0.0})
+
+
+def _answers(row: sa.Row[Any]) -> dict[int, dict[str, object]]:
+    """What became of the last requests, by their numbers."""
+    last = json.loads(row.answer)
+    earlier = {int(number): answer for number, answer in last.pop(_EARLIER, {}).items()}
+    return {**earlier, row.answered: last}

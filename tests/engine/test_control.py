@@ -93,6 +93,28 @@ def test_a_row_that_another_process_makes_just_then_is_no_error(config: Path) ->
         assert live.told()[1] == {"lag": 1.0}
 
 
+def test_each_of_several_that_ask_at_once_reads_its_own_answer(config: Path) -> None:
+    with commands.Project(config, "test") as project:
+        live = LiveState(project.control, "run")
+        replaced, first = live.ask("cut_over", {}), live.ask("cut_over", {})
+        taken = live.asked()
+        assert taken is not None
+        second = live.ask("shadow_read", {})  # while the mirror has the first one in hand
+
+        live.answer(taken.number, {"swap": "there"})
+        assert live.answered(first) == {"swap": "there"}
+        live.answer(second, {"swap": "back"})
+
+        assert live.answered(first) == {"swap": "there"}
+        assert live.answered(second) == {"swap": "back"}
+        with pytest.raises(Refused, match="before this was done"):
+            live.answered(replaced)
+        third = live.ask("cut_over", {})
+        live.withdraw(third)
+        assert live.asked() is None
+        assert live.answered(second) == {"swap": "back"}
+
+
 def test_a_run_that_has_not_ended_is_the_one_that_is_meant_whatever_clocks_say(
     config: Path,
 ) -> None:
