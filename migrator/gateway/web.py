@@ -13,8 +13,6 @@ and acknowledges the fence.
 from __future__ import annotations
 
 import hmac
-import json
-import math
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
@@ -32,7 +30,7 @@ from migrator.gateway.aio import AsyncGateway
 from migrator.gateway.changes import refuse_odd
 from migrator.gateway.errors import Behind, Conflict, Rekeyed, Stopped
 from migrator.gateway.gateway import ANY, Found
-from migrator.model.json_text import native, raise_all, to_json
+from migrator.model.json_text import native, raise_all, strict_json, to_json
 from migrator.model.tags import lower
 from migrator.model.value import Value
 from migrator.state.gateways import SHORT, Gateways, Standing
@@ -317,7 +315,7 @@ async def _body(request: Request) -> Body:
     if not raw:
         return {}
     try:
-        body = json.loads(raw, parse_constant=_no_constant, parse_float=_double)
+        body = strict_json(raw)
     except (ValueError, RecursionError) as error:
         raise Bad(f"the body is no JSON: {error}") from None
     if type(body) is not dict:
@@ -326,17 +324,6 @@ async def _body(request: Request) -> Body:
         return cast("Body", raise_all(body, body.pop("tags", {})))
     except ValueError as error:
         raise Bad(str(error)) from None
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} has a tag of its own (double)")
-
-
-def _double(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{text} is beyond any double")
-    return number
 
 
 def _checked(body: Body, wanted: Mapping[str, bool]) -> Body:

@@ -9,6 +9,7 @@ can't hold (U+0000, unpaired surrogates), is ``#`` and JSON: ``#2345``, ``#"6500
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable
 from types import NoneType
 from typing import Any, TypeAlias
@@ -41,6 +42,23 @@ def reader(decoder: json.JSONDecoder) -> Callable[[str], Value]:
 
 _DECODER = json.JSONDecoder(strict=False)
 _read = reader(_DECODER)
+
+
+def strict_json(text: bytes | bytearray) -> Any:
+    """What JSON from outside holds. Raises ValueError also for NaN, for infinities, and for numbers
+    beyond any double, which would become one; RecursionError for too many levels."""
+    return json.loads(text, parse_constant=_no_constant, parse_float=_double)
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} has a tag of its own (double)")
+
+
+def _double(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is beyond any double")
+    return number
 
 
 # Kinds of scalars that JSON has, whatever the value; of doubles it has the finite ones.

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from migrator.model.json_text import native, raise_all, to_json
+from migrator.model.json_text import native, raise_all, strict_json, to_json
 from migrator.model.path import parse_path
 from migrator.model.tags import Tags, lower
 
@@ -112,7 +112,7 @@ def line_bytes(line: Line) -> bytes:
 def read_line(text: bytes) -> Line:
     """The call that a line tells. Raises ValueError, which says what is wrong with it."""
     try:
-        body = json.loads(text, parse_constant=_no_constant)
+        body = strict_json(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is no JSON: {error}") from None
     if type(body) is not dict:
@@ -142,7 +142,3 @@ def _check(line: Line) -> None:
     for path in paths:
         if not parse_path(path):
             raise ValueError("the empty path is the whole aggregate")
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} has a tag of its own (double)")

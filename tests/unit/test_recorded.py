@@ -79,6 +79,7 @@ def test_a_line_is_what_the_documentation_shows() -> None:
         ("", "no JSON"),
         ("[]", "no JSON object"),
         ('{"at": NaN}', "NaN"),
+        ('{"at": 1e400, "call": "get", "class": "Game", "key": "1"}', "1e400 is beyond any double"),
         ('{"at": 1, "class": "Game", "key": "1"}', "call is null, and none of put, update"),
         ('{"at": 1, "call": "pot", "class": "Game", "key": "1"}', 'call is "pot"'),
         ('{"at": 1, "call": "get", "class": "Game"}', "missing required field `key`"),
