@@ -163,8 +163,9 @@ class Lane:
         """Remove what was made on both sides for the feeds and fences, and beside them."""
         self.close()
         self.reconciler.drop()
-        for side in OTHER:
-            if self.position(side) is not None:
+        for side, begins in (("source", Phase.PREPARED), ("target", Phase.BACKFILLED)):
+            # Also where a crash came between its making and the noting of its place.
+            if self.scene.run.phase.rank >= begins.rank or self.position(side) is not None:
                 self.scene.retry(self.journal(side).drop)
             # Before a move is prepared there is none, perhaps not even the target's file.
             fence = None if self.scene.run.phase is Phase.PLANNED else self.fence(side)

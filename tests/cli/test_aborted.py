@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from migrator.engine import points
@@ -32,3 +35,32 @@ def test_a_run_that_prepared_nothing_is_left_though_the_targets_file_is_not_ther
     assert "0001 is aborted: there is nothing to cut over" in told
     assert "migrator plan 0001 --live" in told
     assert not (shop.root / "docs.db").exists()
+
+
+@pytest.mark.parametrize(("file", "nth"), [("shop.db", 1), ("docs.db", 2)])
+def test_what_was_made_for_a_feed_goes_also_where_its_place_was_not_noted_yet(
+    shop: Project, monkeypatch: pytest.MonkeyPatch, file: str, nth: int
+) -> None:
+    shop.done("plan", "0001", "--live", "-o", "live.json")
+    prepared = []
+
+    def stop(point: str) -> None:
+        prepared.extend([point] * (point == "feed.prepared"))
+        if len(prepared) == nth:
+            raise Interrupted("stopped")
+
+    monkeypatch.setattr(points, "hook", stop)
+    assert shop("apply", "live.json", "--until", "shadow_read").code == 130
+    monkeypatch.setattr(points, "hook", None)
+    assert _made(shop, file)
+
+    shop.done("abort", "0001", "--keep-target")
+
+    assert _made(shop, file) == []
+
+
+def _made(shop: Project, file: str) -> list[tuple[str]]:
+    """The triggers and tables that lie in a file for feeds."""
+    query = "SELECT name FROM sqlite_master WHERE type = 'trigger' OR name LIKE '%outbox%'"
+    with closing(sqlite3.connect(shop.root / file)) as c:
+        return c.execute(query).fetchall()
