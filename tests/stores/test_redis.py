@@ -21,6 +21,7 @@ from migrator.model.move import At, Layout
 from migrator.model.value import Record, Value
 from migrator.ports import StoreSettings
 from migrator.stores.redis import names, open_store
+from migrator.stores.redis import wire as wires
 from migrator.stores.redis.collection import RedisCollection
 from migrator.stores.redis.findings import (
     field_deadlines,
@@ -390,6 +391,32 @@ def test_a_late_answer_is_unknown(own: Own) -> None:
         plain.client_unpause()
     (found,) = patient.read(["a"])
     assert found is not None
+
+
+def test_what_came_too_late_to_be_watched_is_not_waited_for_again(
+    own: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = store(own.url, socketTimeoutMS=100)._wire
+    warmed(lambda: wire.run([Unit(b"a", [("GET", b"a")])]))
+    sent: list[object] = []
+    exchange = wires._exchange
+
+    def noted(connection: Any, commands: Any) -> Any:
+        sent.extend(commands)
+        return exchange(connection, commands)
+
+    monkeypatch.setattr(wires, "_exchange", noted)
+    with redis.Redis(port=own.port) as plain:
+        plain.client_pause(300_000)
+        with pytest.raises(Transient), wire.watching(b"a"):
+            pass
+        assert sent == [("WATCH", b"a")]
+
+
+def test_a_store_that_is_closed_meanwhile_does_what_is_under_way(cache: RedisStore) -> None:
+    with cache._wire.watching(b"a") as session:
+        cache._wire.close()
+        assert session.ask(("GET", b"a")) == [None]
 
 
 def test_a_server_that_died_is_unknown_for_writes_alone(own: Own) -> None:

@@ -314,8 +314,10 @@ class Wire:
             try:
                 session.ask(("WATCH", key))
                 yield session
-            finally:
+            except MigratorError:  # what broke is closed, and asked no more
                 session.end()
+                raise
+            session.end()
 
     def refusal(self, error: Exception, **named: Any) -> MigratorError:
         """The error for a refusal of the server."""
@@ -413,7 +415,7 @@ class Session:
         return done
 
     def end(self) -> None:
-        if self._watches and self._connection.is_connected:
+        if self._watches:
             _exchange(self._connection, [("UNWATCH",)])
 
 
@@ -460,20 +462,20 @@ def _exchange(connection: Connection, commands: Sequence[Command]) -> list[Reply
     # A socket and the driver's reader are asked directly, which takes a fifth of its time; where
     # there is more to it, as under TLS, the driver does that.
     made: Any = connection
-    direct = type(connection) is Connection
+    sock = made._sock if type(connection) is Connection else None
     for start in range(0, len(commands), _AT_ONCE):
         packed = b"".join(map(_pack, commands[start : start + _AT_ONCE]))
-        if direct:
-            made._sock.sendall(packed)
-        else:
+        if sock is None:
             made.send_packed_command([packed])
+        else:
+            sock.sendall(packed)
     reader = made._parser._reader
     replies: list[Reply] = []
     for _ in commands:
         reply = reader.gets()
         while type(reply) is object:  # as the driver says that not all of it is there yet
-            if direct:
-                if not (data := made._sock.recv(_CHUNK)):
+            if sock is not None:
+                if not (data := sock.recv(_CHUNK)):
                     raise e.ConnectionError("the server closed the connection")
                 reader.feed(data)
                 reply = reader.gets()
