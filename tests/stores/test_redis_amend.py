@@ -178,6 +178,12 @@ def test_a_list_of_a_field_becomes_longer_as_text(place: Place) -> None:
         assert_is(place.held(), {**START, "odd": [*value, {"x": 1}]})
 
 
+def test_a_block_of_nothing_but_a_list_becomes_longer(entries: Place) -> None:
+    entries.put({"rounds": [0]})
+    assert_is(entries.amend({}, {"rounds": 1}), {"rounds": [0, 1]})
+    assert_is(entries.held(), {"rounds": [0, 1]})
+
+
 # ---------------------------------------------------------------- what can't be read
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from migrator.errors import DoesNotFit
@@ -167,7 +168,7 @@ class HashAmender(_Amender):
             if change[0] == "field":
                 block.entries[name] = [*block.entries[name], item]  # type: ignore[misc]
             else:
-                places = (f"{name}[{at}]" for at in range(len(block.entries)))
+                places = (f"{name}[{at}]" for at in count())
                 block.entries[next(x for x in places if x not in block.entries)] = item
         return block
 
