@@ -94,6 +94,8 @@ def ask(
     run = project.control.run(revision)
     live = LiveState(project.control, run.id)
     number, heard = live.ask(wanted.value, msgspec.to_builtins(terms)), Heard(live)
+    # What only copies may go on when nobody waits for it any more.
+    copies = run.phase is not Phase.CUT_OVER and wanted.rank < Phase.CUT_OVER.rank
     while (told := live.answered(number)) is None:
         try:
             with owning(project, revision, watcher, stop) as scene:
@@ -101,12 +103,15 @@ def ask(
                 try:
                     owner.work(lambda: live.answered(number) is not None)
                 except BaseException:
-                    # Before another may be the mirror. What only copies goes on under that one.
-                    if run.phase is Phase.CUT_OVER or wanted.rank >= Phase.CUT_OVER.rank:
+                    if not copies:  # before another may be the mirror
                         _withdraw(live, number)
                     raise
         except Owned:
-            _wait(project, run, live, number, heard, watcher, stop)
+            if _wait(project, run, live, number, heard, watcher, stop):
+                continue
+            if not copies:
+                _withdraw(live, number)
+            raise _silent(run, copies=copies) from None
     answer = msgspec.convert(told, Answer)
     if (problem := answer.problem) is not None:
         made: type[MigratorError] = getattr(errors, problem.kind, errors.Failed)
@@ -199,21 +204,30 @@ def owning(
 def _wait(
     project: Project, run: Run, live: LiveState, number: int, heard: Heard, watcher: Watcher,
     stop: threading.Event,
-) -> None:  # fmt: skip
-    """Look on while another process carries the request out, as long as it does."""
+) -> bool:  # fmt: skip
+    """Look on while another process carries the request out, as long as it does; False where that
+    holds its lease and has said nothing for long."""
     phase = run.phase
     while live.answered(number) is None:
         if stop.wait(_LOOK):
             raise Interrupted("stopped looking; the mirror goes on")
         silent, _ = heard.look()
         if silent > GONE:
-            raise Waiting(
-                f"the mirror has said nothing for {silent:.0f} s",
-                hint="look at its log; what it was asked for it does when it goes on",
-            )
+            return False
         if silent > _STAND_BY:
-            return  # perhaps it ended: who asks takes its place then
+            return True  # perhaps it ended: who asks takes its place then
         run = project.control.run(run.id)
         if run.phase is not phase:
             phase = run.phase
             watcher.phase(run)
+    return True
+
+
+def _silent(run: Run, *, copies: bool) -> Waiting:
+    then = (
+        "what it was asked for it does when it goes on"
+        if copies
+        else f"the request was taken back: see that nothing of it was done, with migrator status "
+        f"{run.revision}, and ask again"
+    )
+    return Waiting(f"the mirror has said nothing for {GONE:.0f} s", hint=f"look at its log; {then}")

@@ -7,8 +7,11 @@ from contextlib import closing
 
 import pytest
 
+from migrator import commands
+from migrator.commands import live
 from migrator.engine import points
 from migrator.errors import Interrupted
+from migrator.state import Lease, LiveState
 from tests.cli.kit import SETTINGS, Project, one_line
 
 
@@ -57,6 +60,21 @@ def test_what_was_made_for_a_feed_goes_also_where_its_place_was_not_noted_yet(
     shop.done("abort", "0001", "--keep-target")
 
     assert _made(shop, file) == []
+
+
+def test_what_a_silent_mirror_was_asked_for_is_not_done_later(
+    shop: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.done("plan", "0001", "--live", "-o", "live.json")
+    shop.done("apply", "live.json", "--until", "prepared")
+    monkeypatch.setattr(live, "GONE", 0.1)
+    with commands.Project(shop.root / "migrator.toml", "dev") as project:
+        with Lease(project.control, "dev/0001/mirror"):
+            told = one_line(shop("abort", "0001", "--keep-target"), 5, "waiting")
+            assert "said nothing" in told
+            assert "taken back" in told
+        state = LiveState(project.control, project.control.run("0001").id)
+        assert state.asked() is None
 
 
 def _made(shop: Project, file: str) -> list[tuple[str]]:
