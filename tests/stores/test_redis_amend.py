@@ -184,6 +184,19 @@ def test_a_block_of_nothing_but_a_list_becomes_longer(entries: Place) -> None:
     assert_is(entries.held(), {"rounds": [0, 1]})
 
 
+def test_what_would_hold_up_the_server_is_left_to_an_exchange(place: Place) -> None:
+    place.put({**START, "rounds": [0] * 301})
+    if place.shape != "fields":  # there it is one text
+        place.refuses({"n": 2})
+        place.refuses({}, {"rounds": 1})
+    place.put({**START, "rounds": ["x" * 33_000, *[0] * 298]})
+    if place.shape != "rounds":  # there no element is looked at
+        place.refuses({}, {"rounds": 1})
+    place.put({**START, "rounds": ["x" * 32_000]})
+    assert place.amend({}, {"rounds": 1}) is not None
+    assert place.amend({"n": 2}) is not None
+
+
 # ---------------------------------------------------------------- what can't be read
 
 
