@@ -186,7 +186,7 @@ def apply_command(
             return _nothing_to_do(options, name)
         run = _run_of(project, name)
         terms = commands.Terms(accept, accept_key, workers, swap)
-        if _is_done(options, run, until):
+        if _is_done(options, project, run, until):
             return 0
         made = _chosen(options, project, name, run, terms, yes, live=live)
         if live and not made.live:
@@ -207,8 +207,9 @@ def _run_of(project: Project, name: str) -> Run | None:
     return commands.unfinished(project, project.revision_id(name))
 
 
-def _is_done(options: Options, run: Run | None, until: str) -> bool:
+def _is_done(options: Options, project: Project, run: Run | None, until: str) -> bool:
     """Whether a run is as far as asked for; says so."""
+    from migrator import commands
     from migrator.model.phase import Phase
     from migrator.render.runs import after_cut_over
 
@@ -219,7 +220,8 @@ def _is_done(options: Options, run: Run | None, until: str) -> bool:
         return True
     tell(f"{run.revision} is {run.phase.words} already: nothing to do")
     if run.phase is Phase.CUT_OVER:
-        tell_all(after_cut_over(run.revision, options.complete))
+        needed = commands.stopping(project, run)
+        tell_all(after_cut_over(run.revision, options.complete, needed))
     return True
 
 
@@ -282,4 +284,5 @@ def _apply(options: Options, project: Project, made: Plan, until: str, terms: Te
     tell_all(verification_lines(done.verified, all_keys=False))
     side = "target" if done.primary == "target" else "source"
     primary = [str(getattr(move, side)) for move in made.moves]
-    tell_all(applied_lines(done, primary, options.complete, live=made.live))
+    needed = commands.stopping(project, project.control.run(done.run))
+    tell_all(applied_lines(done, primary, options.complete, needed, live=made.live))

@@ -130,10 +130,11 @@ def cutover_command(
         with stoppable(f"migrator cutover {revision}") as stop, Watch(options) as watch:
             done = commands.cutover(project, revision, swap=terms, watcher=watch, stop=stop)
         run = project.control.run(done.run)
+        needed = commands.stopping(project, run)
     if options.json:
         tell_json(done)
     else:
-        tell_all(swapped_lines(done, _places(run, done.primary), options.complete))
+        tell_all(swapped_lines(done, _places(run, done.primary), options.complete, needed))
 
 
 @click.command("rollback")
@@ -171,11 +172,12 @@ def rollback_command(
                 swap=_with_keys(swap, accept_key), watcher=watch, stop=stop,
             )  # fmt: skip
         run = project.control.run(done.run)
+        needed = commands.stopping(project, run)
     if options.json:
         tell_json(done)
         return
     if run.live:
-        tell_all(swapped_lines(done, _places(run, "source"), options.complete))
+        tell_all(swapped_lines(done, _places(run, "source"), options.complete, needed))
         return
     written = sum(each.differ + each.missing + each.extra for each in done.verified)
     kept = f"; {written:,} blocks written since the cut-over were given up" if written else ""

@@ -23,7 +23,7 @@ from migrator.commands.plans import (
 from migrator.commands.project import Project
 from migrator.commands.quarantined import quarantine, retry_quarantined
 from migrator.commands.reading import ReadShare, reads
-from migrator.commands.records import RunStatus, events, status
+from migrator.commands.records import RunStatus, events, status, stopping
 from migrator.commands.repairing import Inspected, inspect, repair
 from migrator.commands.runs import abort, cutover, finish, held_at, rollback, verify_run
 from migrator.commands.scripts import Current, check, current, heads, history, new, stamp
@@ -96,6 +96,7 @@ __all__ = [
     "show",
     "stamp",
     "status",
+    "stopping",
     "stores",
     "subject",
     "throttle",

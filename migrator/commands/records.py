@@ -192,7 +192,7 @@ def _status(project: Project, run: Run) -> RunStatus:
         read=sum(task.counts.get("read", 0) for task in tasks),
         planned=sum(m.read for m in made.moves),
         quarantined=len(project.control.quarantined(run.id)),
-        next=f"migrator finish {run.revision}" if ending else _next(run),
+        next=f"migrator finish {run.revision}" if ending else _next(run, stopping(project, run)),
         paused=pace.paused,
         throttle=pace.rate,
         stopped=_stopped(run),
@@ -294,14 +294,26 @@ def _shadow(project: Project, run: Run, classes: int) -> ShadowStatus | None:
     return ShadowStatus(at=cast("float", found[-1]["at"]), **counts)
 
 
-def _next(run: Run) -> str:
+def stopping(project: Project, run: Run) -> str:
+    """What a swap of the sides has to be given beside its revision, empty where that is nothing:
+    the store of the primary can't stop its writes."""
+    unfenced = LiveState(project.control, run.id).told()[1].get("unfenced")
+    there = isinstance(unfenced, list) and run.primary in unfenced
+    return " --hook COMMAND (or --gateways)" if there and run.live else ""
+
+
+def _next(run: Run, stop: str) -> str:
     match run.phase:
         case Phase.CUT_OVER:
-            return f"migrator finish {run.revision}, or back: migrator rollback {run.revision}"
+            return (
+                f"migrator finish {run.revision}, or back: migrator rollback {run.revision}{stop}"
+            )
         case Phase.FINISHED | Phase.ABORTED:
             return ""
         case Phase.SHADOW_READ if run.live:
-            return f"migrator cutover {run.revision}, or leave it: migrator abort {run.revision}"
+            return (
+                f"migrator cutover {run.revision}{stop}, or leave it: migrator abort {run.revision}"
+            )
         case _:
             return f"migrator apply {run.revision}, or leave it: migrator abort {run.revision}"
 

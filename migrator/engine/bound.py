@@ -20,10 +20,11 @@ import structlog
 
 from migrator.engine import hook
 from migrator.errors import MigratorError, Refused, Waiting
-from migrator.journal import Fence, Staged
+from migrator.journal import Bracketed, Fence, Staged
 from migrator.state import Run
 
 if TYPE_CHECKING:
+    from migrator.engine.lane import Lane
     from migrator.engine.mirror import Mirror
     from migrator.engine.swap import SwapTerms
 
@@ -182,6 +183,12 @@ def fences(mirror: Mirror, side: str) -> list[Fence]:
     return [fence for lane in mirror.lanes if (fence := lane.fence(side)) is not None]
 
 
+def unfenced(lane: Lane, side: str) -> bool:
+    """Whether only the applications can stop their writes to a side: neither does its store deny
+    them, nor does every writer leave what tells of it."""
+    return lane.fence(side) is None and not isinstance(lane.side(side), Bracketed)
+
+
 def call(mirror: Mirror, terms: SwapTerms, event: str, seconds: float) -> None:
     """Tell the user's hook what happens. Raises Waiting or Transient where it did not do it."""
     run = mirror.run
@@ -192,4 +199,4 @@ def call(mirror: Mirror, terms: SwapTerms, event: str, seconds: float) -> None:
     hook.call(terms.hook, event, facts, seconds)
 
 
-__all__ = ["Bound", "call", "fences"]
+__all__ = ["Bound", "call", "fences", "unfenced"]

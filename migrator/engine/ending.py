@@ -23,6 +23,10 @@ def refuse_no_way_back(control: Control, run: Run) -> None:
             if run.phase.ended
             else f"leave the move instead: migrator abort {run.revision}",
         )
+    _refuse_finishing(control, run)
+
+
+def _refuse_finishing(control: Control, run: Run) -> None:
     if control.tasks(run.id, 0, "finish"):
         raise Refused(
             "a finish has begun to drop the source: there is no way back",
@@ -45,6 +49,7 @@ def refuse_abort(scene: Scene, *, drop_target: bool) -> None:
     if run.phase.ended:
         raise Refused(f"{run.revision} is {run.phase.words} already")
     if run.primary != "source":
+        _refuse_finishing(scene.control, run)
         raise Refused(
             "the target holds the only primary copy",
             hint=f"roll back first: migrator rollback {run.revision}",

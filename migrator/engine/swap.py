@@ -19,13 +19,13 @@ import msgspec
 import structlog
 
 from migrator.engine import hook
-from migrator.engine.bound import Bound, call, fences
+from migrator.engine.bound import Bound, call, fences, unfenced
 from migrator.engine.lane import Lane
 from migrator.engine.points import reached
 from migrator.engine.proof import prove
 from migrator.engine.steady import steady
 from migrator.errors import MigratorError, Refused, Waiting
-from migrator.journal import OTHER, Bracketed, Numbering, Staged
+from migrator.journal import OTHER, Numbering, Staged
 from migrator.model.phase import Phase
 from migrator.state import ShadowReads, add_up, highest_number
 
@@ -246,12 +246,10 @@ def _gates(mirror: Mirror, to: str, terms: SwapTerms) -> None:
     _refuse_unlike(mirror, to, terms)
     _shadowed(mirror, terms)
     for lane in mirror.lanes:
-        old = lane.side(OTHER[to])
-        ours = terms.gateways or isinstance(old, Bracketed)
-        if lane.fence(OTHER[to]) is None and not terms.hook and not ours:
+        if unfenced(lane, OTHER[to]) and not terms.hook and not terms.gateways:
             raise Refused(
                 "nothing stops the applications' writes here",
-                where=str(old.at),
+                where=str(lane.side(OTHER[to]).at),
                 hint="name a command or an address that does: --hook COMMAND; or say that all of "
                 "them write by the gateway: --gateways",
             )

@@ -67,33 +67,40 @@ def _verified(found: Verification) -> str:
 
 
 def applied_lines(
-    applied: Applied, primary: Sequence[str], complete: Callable[[str], str], *, live: bool = False
+    applied: Applied,
+    primary: Sequence[str],
+    complete: Callable[[str], str],
+    stop: str = "",
+    *,
+    live: bool = False,
 ) -> Iterator[Line]:
-    """How far an apply came, and what can be done from there."""
+    """How far an apply came, and what can be done from there; ``stop`` as in swapped_lines."""
     phase, revision = Phase(applied.phase), applied.revision
     if live and applied.swap is not None:
-        yield from swapped_lines(applied, primary, complete)
+        yield from swapped_lines(applied, primary, complete, stop)
     elif phase is Phase.CUT_OVER:
         yield step("cut over", f"{places(primary, 'is', 'are')} the primary now", "bold")
-        yield from after_cut_over(revision, complete)
+        yield from after_cut_over(revision, complete, stop)
     else:
         yield step(phase.words, f"{places(primary, 'stays', 'stay')} the primary", "bold")
         if live:
             yield _goes_on(revision, complete)
         ready = live and phase is Phase.SHADOW_READ
-        yield Line(complete(f"go on with:  migrator {'cutover' if ready else 'apply'} {revision}"))
+        then = f"cutover {revision}{stop}" if ready else f"apply {revision}"
+        yield Line(complete(f"go on with:  migrator {then}"))
 
 
 def swapped_lines(
-    applied: Applied, primary: Sequence[str], complete: Callable[[str], str]
+    applied: Applied, primary: Sequence[str], complete: Callable[[str], str], stop: str = ""
 ) -> Iterator[Line]:
-    """A swap of the sides of a live move, or the rehearsal of one."""
+    """A swap of the sides of a live move, or the rehearsal of one; ``stop`` is what the next one
+    has to be given so that writes stop."""
     swap, revision = applied.swap, applied.revision
     pause = "" if swap is None else f"; writes were stopped for {swap.pause * 1000:,.0f} ms"
     if swap is not None and swap.rehearsed:
         text = f"{places(primary, 'stays', 'stay')} the primary{pause}"
         yield step("rehearsed", text, "bold")
-        yield Line(complete(f"do it with:  migrator cutover {revision}"))
+        yield Line(complete(f"do it with:  migrator cutover {revision}{stop}"))
     elif applied.phase == Phase.CUT_OVER.value:
         yield step("cut over", f"{places(primary, 'is', 'are')} the primary now{pause}", "bold")
         yield _goes_on(revision, complete)
@@ -102,7 +109,8 @@ def swapped_lines(
         text = f"{places(primary, 'is', 'are')} the primary again{pause}"
         yield step("rolled back", f"{text}; every write since the cut-over is kept", "bold")
         yield _goes_on(revision, complete)
-        ways = f"migrator cutover {revision}    or leave the move:  migrator abort {revision}"
+        again = f"migrator cutover {revision}{stop}"
+        ways = f"{again}    or leave the move:  migrator abort {revision}"
         yield Line(complete(f"cut over again:  {ways}"))
 
 
@@ -110,9 +118,10 @@ def _goes_on(revision: str, complete: Callable[[str], str]) -> Line:
     return Line(complete(f"the mirror has to go on:  migrator mirror {revision}"))
 
 
-def after_cut_over(revision: str, complete: Callable[[str], str]) -> Iterator[Line]:
-    """The two ways out of a move that is cut over."""
-    ways = f"migrator finish {revision}    or take it back:  migrator rollback {revision}"
+def after_cut_over(revision: str, complete: Callable[[str], str], stop: str = "") -> Iterator[Line]:
+    """The two ways out of a move that is cut over; ``stop`` is what the way back has to be given
+    so that writes stop."""
+    ways = f"migrator finish {revision}    or take it back:  migrator rollback {revision}{stop}"
     yield Line(complete(f"end it with:  {ways}"))
 
 

@@ -197,6 +197,10 @@ def test_nothing_is_lost_from_sqlite_to_redis_and_back(to_redis: Life) -> None:
         to_redis.go_on()
         for word in ("cutover", "rollback", "cutover"):
             to_redis.swap(word)
+            with to_redis.shop.open() as project:
+                (stands,) = commands.status(project, "0001")
+            # SQLite stops writes by itself.
+            assert ("--hook COMMAND" in stands.next) == (word == "cutover"), stands.next
     to_redis.assert_nothing_lost()
 
 
