@@ -196,6 +196,8 @@ def _places(run: Run, side: str) -> list[str]:
 @click.argument("revision")
 @click.option("--drop-target", "target", flag_value="drop", help="Drop what was copied.")
 @click.option("--keep-target", "target", flag_value="keep", help="Leave the target as it is.")
+@click.option("--leave-target", "target", flag_value="leave",
+              help="Ask nothing of the target's store, which is down for good.")  # fmt: skip
 @global_options
 @pass_options
 def abort_command(options: Options, revision: str, target: str | None) -> None:
@@ -210,12 +212,17 @@ def abort_command(options: Options, revision: str, target: str | None) -> None:
             words = f"migrator abort {revision} --drop-target, or --keep-target"
             need_terminal(options, words)
             target = choose(f"Drop or keep what was copied to {copied}?", ["drop", "keep"])
-        run = commands.abort(project, revision, drop_target=target == "drop")
+        run = commands.abort(
+            project, revision, drop_target=target == "drop", leave_target=target == "leave"
+        )
     if options.json:
         tell_json(run_told(run))
     else:
-        what = "dropped" if target == "drop" else "kept"
+        what = {"drop": "dropped", "keep": "kept", "leave": "left as it is"}[target]
         tell(f"{run.revision} is aborted; {what}: {copied}")
+        if target == "leave":
+            names = commands.left_on_servers(run)
+            tell(f"should it come back, remove there what begins with {names}")
 
 
 @click.command("finish")

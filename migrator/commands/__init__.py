@@ -25,7 +25,15 @@ from migrator.commands.quarantined import quarantine, retry_quarantined
 from migrator.commands.reading import ReadShare, reads
 from migrator.commands.records import RunStatus, events, status, stopping
 from migrator.commands.repairing import Inspected, inspect, repair
-from migrator.commands.runs import abort, cutover, finish, held_at, rollback, verify_run
+from migrator.commands.runs import (
+    abort,
+    cutover,
+    finish,
+    held_at,
+    left_on_servers,
+    rollback,
+    verify_run,
+)
 from migrator.commands.scripts import Current, check, current, heads, history, new, stamp
 from migrator.commands.shadowing import ShadowShare, shadow, shadow_share
 from migrator.commands.started import (
@@ -75,6 +83,7 @@ __all__ = [
     "inspect",
     "is_plan_file",
     "kinds",
+    "left_on_servers",
     "mirror",
     "new",
     "pause",

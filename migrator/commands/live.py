@@ -107,6 +107,11 @@ def ask(
                         _withdraw(live, number)
                     raise
         except Owned:
+            if terms.leave_target:  # it may wait for that very store, and look at nothing else
+                _withdraw(live, number)
+                raise Waiting(
+                    "the mirror is running", hint="stop it, then run the same command again"
+                ) from None
             if _wait(project, run, live, number, heard, watcher, stop):
                 continue
             if not copies:

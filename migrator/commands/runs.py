@@ -15,7 +15,8 @@ from migrator.engine.ending import refuse_no_way_back
 from migrator.engine.swap import SwapTerms
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Watcher
-from migrator.errors import Refused
+from migrator.errors import Refused, Transient
+from migrator.journal import journal_name
 from migrator.model.move import At
 from migrator.model.phase import Phase
 from migrator.places import refuse_needed
@@ -111,14 +112,27 @@ def cutover(
     return ask(project, revision, Phase.CUT_OVER, swap or SwapTerms(), watcher, stop)
 
 
-def abort(project: Project, revision: str, *, drop_target: bool) -> Run:
-    """Leave a move while the source is primary."""
+def abort(project: Project, revision: str, *, drop_target: bool, leave_target: bool = False) -> Run:
+    """Leave a move while the source is primary. ``leave_target``: nothing is asked of the target's
+    store, which is down for good. Raises Waiting where a mirror is running then."""
     revision = project.revision_id(revision)
     if project.control.run(revision).live:
-        return end_live(project, revision, Phase.ABORTED, SwapTerms(drop_target=drop_target))
+        terms = SwapTerms(drop_target=drop_target, leave_target=leave_target)
+        try:
+            return end_live(project, revision, Phase.ABORTED, terms)
+        except Transient as error:
+            if error.where.partition(":")[0] in {m.target.store for m in project.moves(revision)}:
+                way = f"migrator abort {revision} --leave-target"
+                error.hint += f"\nwhere it is down for good, leave it as it is:  {way}"
+            raise
     with under_lease(project, revision) as engine:
-        engine.abort(drop_target=drop_target)
+        engine.abort(drop_target=drop_target, leaving="target" if leave_target else "")
         return engine.run
+
+
+def left_on_servers(run: Run) -> str:
+    """How the names begin of all that a run makes on a server."""
+    return journal_name(run.id, 0, "source").removesuffix("0_s")
 
 
 def finish(

@@ -80,15 +80,18 @@ def refuse_left_out(scene: Scene, given_up: Collection[str]) -> None:
         )
 
 
-def drop_copies(scene: Scene, *, drop_target: bool) -> None:
-    """Drop what an abort leaves without a use: the archives, and the targets where asked to."""
+def drop_copies(scene: Scene, *, drop_target: bool, leaving: str = "") -> None:
+    """Drop what an abort leaves without a use: the archives, and the targets where asked to.
+    Nothing in the target's store where that is left as it is."""
     if drop_target:
         for route in scene.routes:
             scene.retry(route.target.drop)
         reached("abort.dropped")
     if scene.run.phase is not Phase.PLANNED:
         for route in scene.routes:
-            if route.archive is not None:
+            if route.archive is None:
+                continue
+            if not (leaving and route.archive.at.store == route.move.target.store):
                 scene.retry(route.archive.collection.drop)
 
 

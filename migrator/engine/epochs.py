@@ -102,12 +102,14 @@ class Epochs:
     def _run(self) -> Run:
         return self._scene.run
 
-    def check(self) -> None:
-        """Read what the stores hold. Raises Refused where it isn't what the control row says."""
+    def check(self, *, leaving: str = "") -> None:
+        """Read what the stores hold, but for that of a side that is left as it is. Raises Refused
+        where it isn't what the control row says."""
         if not self.notes or not expected(self._scene.control, self._run):
             return
         for each in self.notes:
-            self._take(each, self._scene.retry(each.note.read))
+            if each.side != leaving:
+                self._take(each, self._scene.retry(each.note.read))
 
     def _take(self, each: Kept, text: str | None) -> None:
         run, held = self._run, None if text is None else from_text(text)
@@ -163,13 +165,15 @@ class Epochs:
                 write(self._scene, each, by)
             reached("epoch.written")
 
-    def drop(self) -> None:
-        """Remove what is noted, where it is this run's."""
+    def drop(self, *, leaving: str = "") -> None:
+        """Remove what is noted, where it is this run's and on no side that is left as it is."""
         if self._run.phase is Phase.PLANNED:
             return  # nothing was made yet, perhaps not even the target's file
         # Noted first: a crash in between leaves a run that no longer looks for them.
         self._scene.control.record(self._run.id, NOTED, kept=False)
         for each in self.notes:
+            if each.side == leaving:
+                continue
             text = self._scene.retry(each.note.read)
             held = None if text is None else from_text(text)
             if held is not None and held.run == self._run.id:

@@ -159,11 +159,15 @@ class Lane:
         for reading in self._readings.values():
             reading.close()
 
-    def drop(self) -> None:
-        """Remove what was made on both sides for the feeds and fences, and beside them."""
+    def drop(self, *, leaving: str = "") -> None:
+        """Remove what was made on both sides for the feeds and fences, and beside them; nothing on
+        a side that is left as it is."""
         self.close()
-        self.reconciler.drop()
+        if leaving != "target":
+            self.reconciler.drop()
         for side, begins in (("source", Phase.PREPARED), ("target", Phase.BACKFILLED)):
+            if side == leaving:
+                continue
             # Also where a crash came between its making and the noting of its place.
             if self.scene.run.phase.rank >= begins.rank or self.position(side) is not None:
                 self.scene.retry(self.journal(side).drop)

@@ -160,8 +160,11 @@ class Mirror:
     def _agree(self) -> None:
         """Go by the control row only where the stores hold the same epoch (R15). Raises Refused,
         and so answers what was asked for: it must not be done later, when nobody looks."""
+        leaving = self._left(self.live.asked())
         try:
-            self.epochs.check()
+            self.epochs.check(leaving=leaving)
+            if leaving:
+                return
             if Phase.DUAL_WRITE.rank <= self.run.phase.rank and not self.run.phase.ended:
                 self.epochs.begin()
         except Refused as error:
@@ -220,6 +223,8 @@ class Mirror:
             # A change of the row may have been carried out, and only its answer lost.
             self.scene.run = self.scene.retry(self.scene.control.run, self.run.id)
             self.answer(request, error)
+            if self._left(request):
+                raise  # the epoch of that side was not looked at: nothing may be mirrored
         else:
             if done:
                 self.answer(request)
@@ -243,6 +248,15 @@ class Mirror:
             return False
         begun = self.run.phase.rank >= Phase.DUAL_WRITE.rank and not self.run.phase.ended
         return begun and not self._ending()
+
+    def _left(self, request: Request | None) -> str:
+        """The side that somebody who may leave the move wants to leave as it is, since its store is
+        down for good."""
+        if request is None or request.wanted != Phase.ABORTED.value:
+            return ""
+        return (
+            "target" if self.run.primary == "source" and request.terms.get("leave_target") else ""
+        )
 
     def _ending(self) -> bool:
         """Whether the source is being dropped, so that nothing is mirrored any more."""
@@ -275,7 +289,7 @@ class Mirror:
         terms = msgspec.convert(request.terms, SwapTerms)
         phase = self.run.phase
         if wanted is Phase.ABORTED:
-            self._abort(drop_target=terms.drop_target)
+            self._abort(drop_target=terms.drop_target, leaving=self._left(request))
             return True
         if wanted is Phase.FINISHED:
             self._finish(terms)
@@ -468,13 +482,15 @@ class Mirror:
             **done.steps,
         )  # fmt: skip
 
-    def _abort(self, *, drop_target: bool) -> None:
+    def _abort(self, *, drop_target: bool, leaving: str) -> None:
         refuse_abort(self.scene, drop_target=drop_target)
         self._stop_verifying()
         for lane in self.lanes:
-            lane.drop()
-        drop_copies(self.scene, drop_target=drop_target)
-        self.epochs.drop()
+            lane.drop(leaving=leaving)
+        drop_copies(self.scene, drop_target=drop_target, leaving=leaving)
+        self.epochs.drop(leaving=leaving)
+        if leaving:
+            self.scene.control.record(self.run.id, "left as it is", side=leaving)
         self.reach(Phase.ABORTED)
 
     def _finish(self, terms: SwapTerms) -> None:

@@ -211,10 +211,11 @@ class Engine:
             self.scene.control.record(self.run.id, "discarded", blocks=changed)
         return found
 
-    def abort(self, *, drop_target: bool) -> None:
-        """Leave the move; the source stays the primary."""
+    def abort(self, *, drop_target: bool, leaving: str = "") -> None:
+        """Leave the move; the source stays the primary. ``leaving``: a side whose store is asked
+        for nothing."""
         refuse_abort(self.scene, drop_target=drop_target)
-        drop_copies(self.scene, drop_target=drop_target)
+        drop_copies(self.scene, drop_target=drop_target, leaving=leaving)
         self._reach(Phase.ABORTED)
 
     def finish(self, *, keep_source: bool, given_up: Collection[str] = ()) -> None:

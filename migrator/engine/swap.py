@@ -45,10 +45,12 @@ class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
     command or an address that stops the applications' writes and lets them go on, ``gateways``
     says that all of them write by the gateway; ``shadow_reads`` is how many different keys must
     have been found the same on both sides; ``why`` is said for the record, beside what is
-    accepted. Raises Refused for a hook that can't be kept."""
+    accepted. ``leave_target``: an abort asks nothing of the target's store, which is down for
+    good. Raises Refused for a hook that can't be kept."""
 
     accept_keys: tuple[str, ...] = ()
     drop_target: bool = False
+    leave_target: bool = False
     keep_source: bool = True
     hook: str = ""
     gateways: bool = False

@@ -75,6 +75,9 @@ def test_what_a_silent_mirror_was_asked_for_is_not_done_later(
             assert "taken back" in told
         state = LiveState(project.control, project.control.run("0001").id)
         assert state.asked() is None
+    told = shop.done("abort", "0001", "--leave-target").out
+    assert "left as it is: docs:games" in told
+    assert "remove there what begins with migrator_" in told
 
 
 def _made(shop: Project, file: str) -> list[tuple[str]]:

@@ -1,0 +1,50 @@
+"""A move is left whose target is down for good."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from migrator import commands
+from migrator.commands import Terms
+from migrator.errors import Transient, Waiting
+from migrator.model.phase import Phase
+from migrator.state import Lease
+from tests.engine.games import SOURCE, fill, game
+from tests.system import servers
+from tests.system.between import between
+from tests.system.kit import Shop
+
+
+def test_a_move_is_left_though_its_target_is_down_for_good(
+    tmp_path: Path, database_url: servers.MakeDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migrator.retry.GIVE_UP_SECONDS", 0.1)
+    with between(database_url("mariadb", "left")) as (_, there):
+        shop = Shop(tmp_path, {"old": "embedded:///old.db", "new": there})
+        ends = "source=At('old', 'games'), target=At('new', 'games', ['/Game/*'], layout='entries')"
+        shop.script(f"move = Move('Game', {ends})")
+        with shop.open() as project:
+            fill(project.stores.get("old").collection("Game", SOURCE), [("1", game(1))])
+            plan = commands.plan(project, "0001", live=True)
+            terms = Terms(accept=tuple(f.code for f in plan.to_accept))
+            commands.apply(project, plan, until=Phase.SHADOW_READ, terms=terms)
+    with shop.open() as project:
+        with pytest.raises(Transient, match="abort 0001 --leave-target"):
+            commands.abort(project, "0001", drop_target=False)
+        with (
+            Lease(project.control, "test/0001/mirror"),
+            pytest.raises(Waiting, match="the mirror is running"),
+        ):
+            commands.abort(project, "0001", drop_target=False, leave_target=True)
+
+        run = commands.abort(project, "0001", drop_target=False, leave_target=True)
+
+        assert run.phase is Phase.ABORTED
+        assert commands.left_on_servers(run).startswith("migrator_")
+    with closing(sqlite3.connect(tmp_path / "old.db")) as c:
+        made = "SELECT name FROM sqlite_master WHERE name LIKE '%migrator%'"
+        assert c.execute(made).fetchall() == []
