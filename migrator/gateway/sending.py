@@ -81,7 +81,7 @@ class Sending(Retry):
         except Transient as error:
             if error.unknown:
                 self._doubt()
-                error.given_up = self._once
+                error.given_up = error.given_up or self._once
             raise
         if self._once and self._doubtful and done is None:
             lost = Transient(

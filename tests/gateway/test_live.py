@@ -13,7 +13,7 @@ import pytest
 
 from migrator import commands
 from migrator.engine.swap import SwapTerms
-from migrator.errors import Interrupted, Waiting
+from migrator.errors import Interrupted, Transient, Waiting
 from migrator.gateway import Behind
 from migrator.model.phase import Phase
 from migrator.ports import Collection
@@ -220,3 +220,19 @@ def assert_held(collection: Collection, writers: list[Writer]) -> None:
     for writer in writers:
         for key, value in writer.acknowledged().items():
             assert there.get(key) == value, key
+
+
+def test_what_no_replica_has_is_not_told_as_done_at_a_second_look(
+    redis_to_embedded: Path,
+) -> None:
+    config, options = redis_to_embedded, "options = {replicas = 1, replicasTimeoutMS = 1}\n"
+    with opened(config, QUICK) as games:
+        held = games.put("1", {"id": "1", "n": 1, "rounds": []})
+    wary = config.read_text().replace("[env.test.stores.new]", f"{options}[env.test.stores.new]")
+    config.write_text(wary)
+    with opened(config, QUICK) as games:
+        with pytest.raises(Transient, match="0 of 1 replicas"):
+            games.update("1", {"n": 2}, expected=held.version)
+        found = games.get("1")
+    assert found is not None
+    assert found.value["n"] == 2
