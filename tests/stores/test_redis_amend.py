@@ -14,7 +14,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from migrator.errors import DamagedBlock, Transient
+from migrator.errors import DamagedBlock, Refused, Transient
 from migrator.model.block import Address, Aggregate, Block, cut
 from migrator.model.canonical import equal
 from migrator.model.layouts import redis_native
@@ -22,6 +22,7 @@ from migrator.model.move import At, Layout
 from migrator.model.rules import assemble
 from migrator.model.value import ObjectId, Record
 from migrator.ports import StoreSettings
+from migrator.retry import Retry
 from migrator.stores.redis import open_store
 from migrator.stores.redis.collection import RedisCollection
 from migrator.stores.redis.wire import Wire
@@ -326,6 +327,21 @@ def test_a_server_without_the_script_and_a_cluster(shape: str) -> None:
                 place.plain.script_flush()
             assert_is(place.amend({"n": number}), {**START, "n": number})
         place.close()
+
+
+def test_who_may_write_no_more_sends_no_script_a_second_time(native: Place) -> None:
+    native.put()
+    native.plain.script_flush()
+    asked: list[int] = []
+
+    def check() -> None:
+        asked.append(0)
+        if len(asked) > 1:
+            raise Refused("the lease has run out")
+
+    with pytest.raises(Refused):
+        Retry(check=check)(native.amend, {"n": 2})
+    assert_is(native.held(), START)
 
 
 def test_who_may_run_no_script_changes_by_exchange(tmp_path: Path) -> None:

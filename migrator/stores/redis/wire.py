@@ -22,7 +22,7 @@ from redis import exceptions as e
 from redis.connection import Connection, ConnectionPool
 
 from migrator.errors import MigratorError, Transient
-from migrator.retry import elsewhere, request
+from migrator.retry import check, elsewhere, request
 from migrator.stores.redis import edge, names
 from migrator.stores.redis.scripts import Script
 from migrator.stores.redis.settings import Address, Servers
@@ -294,6 +294,7 @@ class Wire:
                 reply, *reached = _exchange(connection, [command, *more])
                 if not isinstance(reply, e.NoScriptError):
                     break  # a server that was started since, or a promoted one, has no scripts
+                check()
         if isinstance(reply, Exception):
             if edge.later(reply):
                 raise self.refusal(reply, name=names.shown(keys[0]))
