@@ -113,7 +113,11 @@ def ask(
                     "the mirror is running", hint="stop it, then run the same command again"
                 ) from None
             if _wait(project, run, live, number, heard, watcher, stop):
-                continue
+                targets = {move.target.store for move in project.moves(run.revision)}
+                if wanted is not Phase.ABORTED or not (waits := heard.waits(targets)):
+                    continue
+                _withdraw(live, number)
+                raise _stuck(run, waits) from None
             if not copies:
                 _withdraw(live, number)
             raise _silent(run, copies=copies) from None
@@ -236,3 +240,11 @@ def _silent(run: Run, *, copies: bool) -> Waiting:
         f"{run.revision}, and ask again"
     )
     return Waiting(f"the mirror has said nothing for {GONE:.0f} s", hint=f"look at its log; {then}")
+
+
+def _stuck(run: Run, waits: str) -> Waiting:
+    return Waiting(
+        f"the mirror waits for {waits}",
+        hint="ask again once that answers; where it is down for good, stop the mirror, and leave "
+        f"it as it is:  migrator abort {run.revision} --leave-target",
+    )

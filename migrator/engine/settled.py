@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from migrator.engine.lane import journal_of
@@ -25,7 +25,8 @@ class Heard:
     def __init__(self, live: LiveState) -> None:
         self._live = live
         self._last: float | None = None
-        self._since = time.monotonic()
+        self._since = self._worked = time.monotonic()
+        self._waits = ""
 
     def look(self) -> tuple[float, dict[str, object]]:
         """The seconds, and what it said last."""
@@ -33,7 +34,16 @@ class Heard:
         if self._last not in (None, at):
             self._since = time.monotonic()
         self._last = at
+        self._waits = str(state.get("waits", ""))
+        if not self._waits:
+            self._worked = time.monotonic()
         return time.monotonic() - self._since, state
+
+    def waits(self, stores: Collection[str]) -> str:
+        """For which of some stores, by name, it has only waited for long, and why; empty for none:
+        it looks at no request then."""
+        long = time.monotonic() > self._worked + GONE
+        return self._waits if long and self._waits.partition(":")[0] in stores else ""
 
 
 class Standing(Protocol):

@@ -12,8 +12,10 @@ from migrator import commands
 from migrator.commands import Terms
 from migrator.errors import Transient, Waiting
 from migrator.model.phase import Phase
-from migrator.state import Lease
+from migrator.state import Lease, LiveState
 from tests.engine.games import SOURCE, fill, game
+from tests.gateway.kit import until
+from tests.gateway.test_live import mirroring
 from tests.system import servers
 from tests.system.between import between
 from tests.system.kit import Shop
@@ -48,3 +50,30 @@ def test_a_move_is_left_though_its_target_is_down_for_good(
     with closing(sqlite3.connect(tmp_path / "old.db")) as c:
         made = "SELECT name FROM sqlite_master WHERE name LIKE '%migrator%'"
         assert c.execute(made).fetchall() == []
+
+
+def test_an_abort_waits_no_longer_for_a_mirror_that_waits_for_its_target(
+    tmp_path: Path, database_url: servers.MakeDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migrator.retry.GIVE_UP_SECONDS", 0.1)
+    monkeypatch.setattr("migrator.engine.settled.GONE", 0.5)
+    with between(database_url("mariadb", "left")) as (line, there):
+        shop = Shop(tmp_path, {"old": "embedded:///old.db", "new": there})
+        ends = "source=At('old', 'games'), target=At('new', 'more', ['/Game/*'], layout='entries')"
+        shop.script(f"move = Move('Game', {ends})")
+        with shop.open() as project:
+            source = project.stores.get("old").collection("Game", SOURCE)
+            fill(source, [("1", game(1))])
+            plan = commands.plan(project, "0001", live=True)
+            terms = Terms(accept=tuple(f.code for f in plan.to_accept))
+            commands.apply(project, plan, until=Phase.SHADOW_READ, terms=terms)
+            live = LiveState(project.control, project.control.run("0001").id)
+            at, _ = live.told()
+            with mirroring(shop.config):
+                until(lambda: live.told()[0] > at)
+                line.close()
+                fill(source, [("1", game(2))])
+                with pytest.raises(Waiting, match="abort 0001 --leave-target"):
+                    commands.abort(project, "0001", drop_target=False)
+            assert live.asked() is None
+            commands.abort(project, "0001", drop_target=False, leave_target=True)
