@@ -104,6 +104,7 @@ class Drill:
         Raises Refused before anything is done; what fails on the way is part of the report.
         """
         self._refuse()
+        self._forget_recorded()
         self._shapes = self._make_shapes()
         self._share_out()
         self._try_out()
@@ -129,8 +130,8 @@ class Drill:
             mirror.stop(patience=_PATIENCE)
         finally:
             mirror.stop()
-            for number in range(len(self._parts)):  # it may hold what an application wrote
-                _part_file(here, number).unlink(missing_ok=True)
+            for file in _part_files(here):
+                file.unlink(missing_ok=True)
         made = self._report(run, started, known, found, left)
         self._write(made)
         if found.stopped:
@@ -207,11 +208,31 @@ class Drill:
                     hint="rehearse it with the application itself, in staging",
                 )
         if (run := commands.unfinished(project, made.revision)) is not None:
-            raise Refused(
-                f"run {run.id} is under way, and a drill begins one of its own",
-                hint=f"leave that one first:  migrator abort {made.revision}",
-            )
+            raise self._refused(run)
         commands.check_plan(project, made, self._terms.apply)
+
+    def _refused(self, run: Run) -> Refused:
+        back = (
+            f"migrator rollback {run.revision} --gateways, then  "
+            if run.primary == "target"
+            else ""
+        )
+        what, hint = "", f"leave that one first:  {back}migrator abort {run.revision}"
+        if (self.folder / run.id).exists():
+            what = " of another drill"
+            hint = (
+                f"wait for its end; where it was killed, {hint}; then delete at the source the "
+                "keys that begin with drill- (numbers lie above 1,000,000,000)"
+            )
+        return Refused(f"run {run.id}{what} is under way, and a drill begins its own", hint=hint)
+
+    def _forget_recorded(self) -> None:
+        """Remove what drills that were killed have left of recordings: it may hold what an
+        application wrote."""
+        for run in self._project.control.runs():
+            if run.phase.ended:
+                for file in _part_files(self.folder / run.id):
+                    file.unlink(missing_ok=True)
 
     def _begin(self) -> Run:
         project, revision = self._project, self._made.revision
@@ -442,6 +463,10 @@ def refuse_outside_staging(project: Project) -> None:
 
 def _part_file(here: Path, number: int) -> Path:
     return here / f"replay-{number}.txt"
+
+
+def _part_files(here: Path) -> list[Path]:
+    return list(here.glob("replay-*.txt"))
 
 
 def _maker_of(number: int, cls: str) -> Callable[[Value], Maker]:

@@ -260,6 +260,22 @@ def test_what_can_not_be_drilled_is_refused(shop: Project) -> None:
     assert "for live moves" in one_line(shop("drill", "rest.json"), 3, "refused")
     shop.done("apply", "live.json", "--until", "prepared")
     assert "is under way" in one_line(shop("drill", "live.json"), 3, "refused")
+    # As one that was killed leaves it.
+    (run,) = shop.done("status", "--format", "json").json
+    part = shop.root / "drills" / run["run"] / "replay-0.txt"
+    part.parent.mkdir(parents=True)
+    part.touch()
+    told = one_line(shop("drill", "live.json"), 3, "refused")
+    assert "of another drill is under way" in told
+    assert "where it was killed, leave that one first:  migrator" in told
+    assert "keys that begin with drill-" in told
+    assert part.exists()
+    shop.done("abort", "0001", "--keep-target")
+    reads = shop.root / "reads.jsonl"
+    reads.write_text('{"at": 1, "call": "get", "class": "Game", "key": "1"}\n')
+    told = one_line(shop("drill", "0001", "--replay", str(reads)), 3, "refused")
+    assert "no write of Game was recorded" in told
+    assert not part.exists()
     assert held(shop) == before
 
 
