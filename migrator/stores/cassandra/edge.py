@@ -95,7 +95,10 @@ def translated(
     if _has(text, _LATER):
         return Transient(f"the node was busy: {text}", where=where, hint="it is retried")
     return Terminal(
-        f"Cassandra refused it: {text}", where=where, hint="see whether the table is as it was made"
+        f"Cassandra refused it: {text}",
+        where=where,
+        hint="see whether the table is as it was made; where its columns were changed since, start "
+        "this process anew",
     )
 
 
