@@ -37,13 +37,12 @@ def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def _started(pid: int) -> str:
-    """When a process began, in clock ticks since boot; empty where there is none."""
+def _stat(pid: int) -> list[str]:
+    """What proc(5) tells of a process, from its state on; empty where it tells nothing."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return ""
-    return stat.rpartition(")")[2].split()[19]
+        return []
 
 
 def _host() -> str:
@@ -53,7 +52,7 @@ def _host() -> str:
 
 def _me() -> str:
     pid = os.getpid()
-    return json.dumps({"boot": _host(), "pid": pid, "started": _started(pid)})
+    return json.dumps({"boot": _host(), "pid": pid, "started": _stat(pid)[19]})
 
 
 def _is_gone(holder: str) -> bool:
@@ -63,8 +62,13 @@ def _is_gone(holder: str) -> bool:
         return True
     if who["boot"] != _host():
         return False
-    started = _started(who["pid"])
-    return started != who["started"] if started else not _is_there(who["pid"])
+    stat = _stat(who["pid"])
+    if not stat:
+        return not _is_there(who["pid"])
+    # One that ended is kept until its parent asks for it, which may be never in a container. While
+    # it ends its threads may be at work still.
+    ended = stat[0] in "ZX" and int(stat[17]) <= 1
+    return ended or stat[19] != who["started"]
 
 
 def _is_there(pid: int) -> bool:

@@ -167,11 +167,28 @@ def test_a_process_of_another_container_is_not_taken_for_dead(control: Control) 
     assert waited
 
 
+def test_a_process_whose_parent_does_not_ask_for_it_is_dead_all_the_same(control: Control) -> None:
+    ended = os.fork()
+    if not ended:
+        signal.pause()
+    held_by(control, pid=ended, started=lease._stat(ended)[19])
+    with pytest.raises(Refused, match="on this host"), Lease(control, "x"):
+        pass
+    os.kill(ended, signal.SIGKILL)
+    os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)
+    try:
+        with Lease(control, "x") as taken:
+            taken.check()
+    finally:
+        os.waitpid(ended, 0)
+
+
 def test_a_process_that_proc_hides_is_not_taken_for_dead(
     control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held_by(control, pid=os.getppid(), started="1")
-    monkeypatch.setattr(lease, "_started", lambda pid: "")
+    tells = lease._stat
+    monkeypatch.setattr(lease, "_stat", lambda pid: tells(pid) if pid == os.getpid() else [])
     with pytest.raises(Refused, match="on this host"), Lease(control, "x"):
         pass
 
