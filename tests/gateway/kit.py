@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +35,20 @@ def control_on(config: Path, database_url: MakeDatabase) -> None:
     """Put a project's control database on PostgreSQL, in a database of its own."""
     url = database_url("postgresql", fresh("control"))
     config.write_text(f'[env.test]\ncontrol = "{url}"\n' + config.read_text())
+
+
+@contextmanager
+def unseen(file: Path) -> Iterator[None]:
+    """What is written to an embedded store within shows in no feed."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as there:
+        query = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        triggers = there.execute(query).fetchall()
+        assert triggers
+        for name, _ in triggers:
+            there.execute(f'DROP TRIGGER "{name}"')
+        yield
+        for _, trigger in triggers:
+            there.execute(trigger)
 
 
 class Owner:

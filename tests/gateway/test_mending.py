@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from migrator.model.block import Address, Aggregate, cut
 from migrator.model.phase import Phase
 from migrator.model.value import Value
 from migrator.route import Route
-from tests.gateway.kit import make_project
+from tests.gateway.kit import make_project, unseen
 from tests.gateway.test_live import held, mirroring
 
 Patch = pytest.MonkeyPatch
@@ -45,23 +45,9 @@ def live(config: Path, monkeypatch: Patch) -> Iterator[commands.Project]:
         yield project
 
 
-@contextmanager
-def _unseen(config: Path) -> Iterator[None]:
-    """What is written to the target within shows in no feed."""
-    with closing(sqlite3.connect(config.parent / "new.db", isolation_level=None)) as there:
-        query = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
-        triggers = there.execute(query).fetchall()
-        assert triggers
-        for name, _ in triggers:
-            there.execute(f'DROP TRIGGER "{name}"')
-        yield
-        for _, trigger in triggers:
-            there.execute(trigger)
-
-
 def _spoil(config: Path, route: Route) -> None:
     """One differs, one is missing, and one is extra."""
-    with _unseen(config):
+    with unseen(config.parent / "new.db"):
         route.target.write([cut(Aggregate(b"six", {"n": 66}), route.representation)])
         route.target.delete([Address("#4")])
         route.target.write([cut(Aggregate("other", {"n": 9}), route.representation)])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from migrator.model.block import Address, Aggregate, cut
 from migrator.model.value import Record
 from migrator.ports import Collection
 from migrator.route import Route
+from tests.gateway.kit import unseen
 from tests.gateway.test_live import begin, held, mirroring
 from tests.system.kit import ENV, Shop
 
@@ -104,19 +104,9 @@ class Live:
             else:
                 collection.write([cut(Aggregate(key, value), rules)])
 
-    @contextmanager
-    def unseen(self, side: str) -> Iterator[None]:
+    def unseen(self, side: str) -> AbstractContextManager[None]:
         """What is written to a side within shows in no feed."""
-        file = self.shop.root / ("old.db" if side == "source" else "new.db")
-        with closing(sqlite3.connect(file, isolation_level=None)) as there:
-            query = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
-            triggers = there.execute(query).fetchall()
-            assert triggers
-            for name, _ in triggers:
-                there.execute(f'DROP TRIGGER "{name}"')
-            yield
-            for _, trigger in triggers:
-                there.execute(trigger)
+        return unseen(self.shop.root / ("old.db" if side == "source" else "new.db"))
 
     def all_is_there(self) -> bool:
         return all(held(self.side(s)) == shape.there for s, shape in self.shapes.items())
