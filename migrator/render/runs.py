@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         LiveStatus,
         ShadowStatus,
     )
+    from migrator.engine.shadow import Shadowed
     from migrator.engine.verify import Verification
     from migrator.state import Quarantined
 
@@ -288,14 +289,18 @@ def _gateways(served: GatewayReads) -> Iterator[Line]:
 def _shadowed(found: ShadowStatus | GatewayReads) -> str:
     """What became of shadow reads: all of them, so that the counts are their number."""
     counts = f"{found.equal:,} equal, {found.lagging:,} lagging, {found.mismatch:,} differ"
-    for count, word in (
+    return counts + undecided(found)
+
+
+def undecided(found: ShadowStatus | GatewayReads | Shadowed) -> str:
+    """The rest of the counts of shadow reads, as far as there are any: neither equal nor not."""
+    counts = (
         (found.explained, "explained"),
         (found.moving, "written all the while"),
         (found.quarantined, "in quarantine"),
         (found.errors, "could not be read"),
-    ):
-        counts += f", {count:,} {word}" if count else ""
-    return counts
+    )
+    return "".join(f", {count:,} {word}" for count, word in counts if count)
 
 
 def event_lines(events: Sequence[Mapping[str, object]]) -> Iterator[Line]:

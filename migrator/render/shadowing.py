@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from migrator.engine.shadow import Latency, Shadowed
-from migrator.render.runs import step
+from migrator.render.runs import step, undecided
 from migrator.render.text import Line, columns, some
 
 
@@ -27,16 +27,8 @@ def shadow_lines(found: Sequence[Shadowed]) -> Iterator[Line]:
 
 def _counts(found: Shadowed) -> str:
     text = f"{found.cls}  {some(found.keys, 'key')}: {found.equal:,} equal"
-    for count, word in (
-        (found.lagging, "lagging"),
-        (found.explained, "explained"),
-        (found.moving, "written all the while"),
-        (found.quarantined, "in quarantine"),
-        (found.errors, "could not be read"),
-    ):
-        if count:
-            text += f", {count:,} {word}"
-    return f"{text}, {found.mismatch:,} differ"
+    lagging = f", {found.lagging:,} lagging" if found.lagging else ""
+    return f"{text}{lagging}{undecided(found)}, {found.mismatch:,} differ"
 
 
 def _latency(found: Latency) -> str:
