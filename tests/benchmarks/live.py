@@ -40,7 +40,7 @@ class Live:
         if games:
             self.fill(games)
         self.application = Application(
-            {"source": pair.source, "target": pair.target}, words=pair.words
+            {"source": pair.source, "target": pair.target}, words=pair.words, pace=0.01
         )
 
     def fill(self, games: int) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -34,12 +35,14 @@ class Writer:
     """A process that puts, appends, updates and deletes under keys of its own until it is told to
     stop; ``whole`` aggregates alone, where a store can do no more. Each line of its history is
     written after the gateway has acknowledged it. It goes on with another key where the outcome of
-    a write is unknown, as one is whose lease ran out on a busy machine in the middle of a swap."""
+    a write is unknown, as one is whose lease ran out on a busy machine in the middle of a swap.
+    Between two keys it leaves the machine to others for ``pace`` seconds."""
 
     config: Path
     name: str
     open: Callable[[Path], Gateway] = opened
     whole: bool = False
+    pace: float = 0.01
     pid: int = 0
     waited: bool = False
     _stop: Path = field(init=False)
@@ -68,6 +71,7 @@ class Writer:
             n = self._history.read_text().count("\n")  # it may begin again
             while not self._stop.exists():
                 n += 1
+                time.sleep(self.pace)
                 key = self._key(n)
                 history.write(json.dumps([key, "begun"]) + "\n")
                 history.flush()

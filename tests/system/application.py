@@ -6,9 +6,9 @@ the key must hold; of one whose answer never came either outcome will do.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
-import subprocess
 import sys
 import threading
 import time
@@ -21,11 +21,11 @@ from typing import Any, Protocol, cast
 
 import psycopg
 
-from migrator import commands
+from migrator import __main__, commands
 from migrator.commands import Project, SwapTerms
 from migrator.state import LiveState
-from tests.ending import PATIENCE, PYTHON, joined, terminated
-from tests.system import servers
+from tests.ending import PATIENCE, joined
+from tests.system import dying, servers
 from tests.system.kit import ENV, Shop
 
 Rounds = list[str]
@@ -174,7 +174,7 @@ class Application:
     words: tuple[str, ...] = ("put", "append", "append", "delete")
     writers: int = 4
     keys: int = 60
-    pace: float = 0.01
+    pace: float = 0.03
     primary: str = "source"
     done: Counter[str] = field(default_factory=Counter)
     refused: int = 0
@@ -329,29 +329,36 @@ def _frozen(held: Held) -> object:
 
 @contextmanager
 def mirroring(shop: Shop) -> Iterator[None]:
-    """``migrator mirror`` at work on a run, in a process of its own. No fork: threads of this one
-    may be in the midst of a driver's locks."""
-    command = [*PYTHON, "-m", "migrator", "mirror", "0001"]
-    options = ["--env", ENV, "--config", str(shop.config)]
+    """``migrator mirror`` at work on a run, in a process of its own."""
     log = shop.root / "mirror.log"
-    with (
-        shop.open() as project,
-        log.open("ab") as told,
-    ):
+    log.touch()
+    with shop.open() as project:
         live = LiveState(project.control, project.control.run("0001").id)
         before, end = live.told(), time.monotonic() + 120
-        process = subprocess.Popen([*command, *options], stderr=told, text=True)
+        process = dying.FORKED.Process(target=_mirror, args=(shop.config, log))
+        process.start()
         try:
             while live.told() == before:  # or another is at work, and this one stands by
-                assert process.poll() is None, log.read_text()[-10_000:]
+                assert process.exitcode is None, log.read_text()[-10_000:]
                 assert time.monotonic() < end, "the mirror has said nothing"
                 time.sleep(0.01)
             yield
         finally:
             try:
-                terminated(process)
+                process.terminate()
+                dying.joined(process, PATIENCE)
             finally:
                 sys.stderr.write(log.read_text()[-20_000:])
+
+
+def _mirror(config: Path, log: Path) -> None:
+    """The command, with what it tells in a file."""
+    with log.open("ab") as told:
+        os.dup2(told.fileno(), sys.stderr.fileno())
+    faulthandler.enable()
+    options = ["--env", ENV, "--config", str(config)]
+    sys.argv = ["migrator", "mirror", "0001", *options]
+    sys.exit(__main__.main())
 
 
 def there_and_back(

@@ -22,7 +22,6 @@ from migrator.engine import points
 from migrator.errors import Transient, Waiting
 from migrator.gateway import Gateway
 from migrator.model.phase import Phase
-from migrator.model.value import Record
 from tests.gateway.kit import QUICK, opened
 from tests.gateway.test_live import swapped
 from tests.gateway.writers import Writer
@@ -30,7 +29,9 @@ from tests.gateway.writers import Writer
 LONG = 120.0  # seconds; as long as a loaded machine may take
 FORKED = multiprocessing.get_context("forkserver")
 _STORES = ("cassandra", "dynamodb", "mongo", "redis", "sql", "sqlite")
-FORKED.set_forkserver_preload([__name__, *(f"migrator.stores.{name}" for name in _STORES)])
+FORKED.set_forkserver_preload(
+    [__name__, "migrator.cli.runs", *(f"migrator.stores.{name}" for name in _STORES)]
+)
 
 
 def owner_dies(config: Path, word: str, point: str) -> None:
@@ -106,8 +107,9 @@ def _patient(config: Path) -> Gateway:
 
 @dataclass
 class Mortal(Writer):
-    """A writer that leaves some of the machine to others. Once it was stopped it may go on."""
+    """A writer for a long life. Once it was stopped it may go on."""
 
+    pace: float = 0.03
     process: BaseProcess | None = None
 
     def start(self) -> Mortal:
@@ -121,10 +123,6 @@ class Mortal(Writer):
     def _key(self, n: int) -> str:
         """Each is written twice: no later write hides the loss of its last."""
         return f"{super()._key(n)}-{n // 14}"
-
-    def _write(self, games: Gateway, key: str, n: int) -> Record | None:
-        time.sleep(0.01)
-        return super()._write(games, key, n)
 
     def live(self) -> None:
         """What its process does."""

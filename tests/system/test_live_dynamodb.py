@@ -103,7 +103,7 @@ def game(tmp_path: Path, urls: Urls) -> Iterator[Game]:
         f"target=At('sql', tables('{name}', rounds=tables('{name}_round', order_by='pos'))))"
     )
     sides = {"source": lambda: Items(name), "target": lambda: Tables(sql, name)}
-    application = Application(sides, writers=2, pace=0.03)
+    application = Application(sides, writers=2)
     with application, Hooked(application, tmp_path) as hooked:
         yield Patient(shop, application, hooked, items)  # type: ignore[arg-type]
         application.stop()

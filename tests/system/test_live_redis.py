@@ -26,7 +26,7 @@ from tests.system import kit
 from tests.system.application import Application, Held, Hooked, Rounds, Unknown, mirroring
 from tests.system.dying import dies
 from tests.system.kit import Shop, Urls, contents
-from tests.system.test_live import at_last
+from tests.system.test_live import at_last, roll_back
 from tests.system.test_live_feeds import on_sqlite
 
 _OLD = 60
@@ -145,12 +145,6 @@ class Life:
         assert found.clean, found.told
         self.application.assert_held("source")
         self.application.assert_held("target")
-
-
-def roll_back(config: Path, terms: SwapTerms) -> None:
-    """Roll back; again where that has to wait."""
-    with commands.Project(config, kit.ENV) as project:
-        at_last(lambda: commands.rollback(project, "0001", swap=terms))
 
 
 def until(true: Callable[[], object], application: Application | None = None) -> None:
