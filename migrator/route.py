@@ -17,6 +17,7 @@ from migrator.model.block import Aggregate, Block, cut, join, name
 from migrator.model.canonical import encode
 from migrator.model.ending import Ending
 from migrator.model.evolution import AddDefault, ChangeId, Convert, Keep, ReKey
+from migrator.model.masked import masked
 from migrator.model.move import At, Move
 from migrator.model.path import Steps, parse_path
 from migrator.model.rules import (
@@ -198,6 +199,16 @@ class Route:
         back = self.translation.returned(id, news, old, frozenset(fresh))
         return None if back is None else cut(back, self.translation.source)
 
+    def why(self, error: Exception) -> tuple[str, str]:
+        """Why a block does not go over, and at which path; as ``told``."""
+        path = getattr(error, "path", "")
+        return self.told(getattr(error, "what", str(error)), path), path
+
+    def told(self, reason: str, path: str = "") -> str:
+        """A reason for what stands at a path (none for all of a block), without what it may hold
+        of a value there that must never be shown."""
+        return masked(reason) if self.move.sensitive and self.is_sensitive(path) else reason
+
     def is_sensitive(self, path: str) -> bool:
         """Whether the value at a path must never be shown.
 
@@ -209,7 +220,10 @@ class Route:
 
     def declares_sensitive(self, path: str) -> bool:
         """Whether the move says so of a path of its source."""
-        steps = parse_path(path) if path and not path.startswith("(") else ()
+        try:
+            steps = parse_path(path) if path and not path.startswith("(") else ()
+        except ValueError:
+            return True  # a store names other places, and nobody knows what lies there
         return any(_begins(pattern, steps) for pattern in self.move.sensitive)
 
 

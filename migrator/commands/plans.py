@@ -130,8 +130,8 @@ def plan_to_file(
     """
     path = path or project.plan_path(project.revision_id(revision))
     if not full:
-        forget(path)
         made = plan(project, revision, live=live, workers=workers, progress=progress)
+        forget(path)
         return made, save_plan(project, made, path)
     with writing(path) as out:
         made = plan(

@@ -144,11 +144,10 @@ class _Backfill:
                     batch.origins.update((encode(new.id), (new.id, block.id)) for new in cut)
                 batch.blocks += cut
             except NOT_MADE as error:
-                path = getattr(error, "path", "")
-                self._set_aside(batch, block.id, getattr(error, "what", str(error)), path)
+                self._set_aside(batch, block.id, *self.route.why(error))
                 self._drop_leftover_of(block.id)
         for id, reason in page.damaged:
-            self._set_aside(batch, id, reason, "")
+            self._set_aside(batch, id, self.route.told(reason), "")
             self._drop_leftover_of(id)
         batch.counts["read"] = len(page.blocks) + len(page.damaged)
         went = batch.counts["read"] - batch.aside
@@ -185,6 +184,7 @@ class _Backfill:
         """
         form = encode(error.key)
         if all(encode(block.id) != form for block in batch.blocks):
+            error.what, _ = self.route.why(error)
             raise error
         _, origin = batch.origins.get(form, (error.key, error.key))
         going = _made_of(batch, origin) if self.route.spreads else {form: error.key}
@@ -194,7 +194,7 @@ class _Backfill:
             there = "change" if each in written else "leave"
             batch.counts[there if each in batch.there else "create"] -= 1
         batch.counts["spread"] -= len(going) - 1
-        self._set_aside(batch, origin, error.what, error.path)
+        self._set_aside(batch, origin, *self.route.why(error))
         for each in batch.there.intersection(going):
             self._drop_leftover(going[each])
         return rest
@@ -232,7 +232,7 @@ class _Backfill:
                 f"move and plan again:  migrator plan {self.scene.plan.revision}",
             )
         batch.counts["quarantined"] += 1
-        item = quarantined(self.route, id, path, reason)
+        item = quarantined(self.route, id, reason, path)
         self.scene.retry(self.scene.control.set_aside, self.scene.run.id, item)
         log.warning("quarantined", key=self.route.source_name(id), path=path, reason=reason)
 
@@ -278,10 +278,11 @@ class _Backfill:
 def not_archived(route: Route, error: DoesNotFit) -> DoesNotFit:
     """The error for a block that neither the target nor the archive takes."""
     assert route.archive is not None
+    what, path = route.why(error)
     return DoesNotFit(
-        error.what,
+        what,
         key=error.key,
-        path=error.path,
+        path=path,
         where=f"{route.archive.at}  {route.source_name(error.key)}",
         hint="choose an archive that holds it, or mend the block, and plan again:  migrator plan",
     )
@@ -294,7 +295,7 @@ def _made_of(batch: Batch, origin: Value) -> dict[bytes, Value]:
 
 
 def quarantined(
-    route: Route, id: Value, path: str, reason: str, shown: str | None = None
+    route: Route, id: Value, reason: str, path: str, shown: str | None = None
 ) -> Quarantined:
     """The record of a block that does not go over; ``shown`` where it is not the source's."""
     name = route.source_name(id) if shown is None else shown
@@ -360,8 +361,7 @@ def write_again(scene: Scene, route: Route, ids: Sequence[Value]) -> list[Value]
             if part is not None and route.archive is not None:
                 scene.retry(route.archive.collection.write, [part])
         except (CorruptBlock, DoesNotFit) as error:
-            path, what = getattr(error, "path", ""), getattr(error, "what", str(error))
-            scene.control.set_aside(scene.run.id, quarantined(route, id, path, what))
+            scene.control.set_aside(scene.run.id, quarantined(route, id, *route.why(error)))
             failed.append(id)
     return failed
 

@@ -75,7 +75,7 @@ class Gatherer(Relocator):
             lead = self.route.leads_to if primary == "source" else self.route.sources
             each.now = Keys.of(lead(each.block))
         except NOT_MADE as error:
-            each.refuse(error)
+            each.refused = self.route.why(error)
             each.damaged = isinstance(error, CorruptBlock)
             if primary == "target" or each.damaged:
                 each.now = each.before  # what it made stays as it is
@@ -186,10 +186,10 @@ class Gatherer(Relocator):
         """Note that nothing that leads to a key of the target goes over: each by its own name, so
         that nobody accepts more than is named."""
         key, _ = batch.mirror[form]
-        what = getattr(error, "what", str(error))
+        what, path = self.route.why(error)
         for each in batch.now[form]:
             if each.refused is None:
-                each.refuse(f"{self.route.name(key)}: {what}", getattr(error, "path", ""))
+                each.refused = f"{self.route.name(key)}: {what}", path
 
 
 __all__ = ["Gatherer"]

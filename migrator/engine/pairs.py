@@ -128,11 +128,11 @@ def paired(walk: Pass, blocks: list[Block]) -> list[Pair]:
 def expected(walk: Pass, block: Block) -> list[Block]:
     """What the target must hold for a block of the source."""
     if isinstance(block, Unread):
-        return [unknown(block.id, block.reason)]
+        return [unknown(block.id, walk.route.told(block.reason))]
     try:
         return walk.route.expected(block)
     except NOT_MADE as error:
-        return [unknown(block.id, str(error))]
+        return [unknown(block.id, walk.route.why(error)[0])]
 
 
 def unknown(id: Value, reason: str) -> Block:
@@ -185,7 +185,8 @@ def read_mirror(walk: Pass, blocks: list[Block]) -> list[Block | None]:
         try:
             held += read(walk.target.read, [id])
         except Terminal as error:
-            held.append(Block(id, {f"(whole): can't be read: {error.what}": _UNREADABLE}))
+            why, _ = walk.route.why(error)
+            held.append(Block(id, {f"(whole): can't be read: {why}": _UNREADABLE}))
     return held
 
 
@@ -195,7 +196,7 @@ def paths_between(route: Route, new: Block, old: Block) -> list[str]:
     try:
         join(old)
     except CorruptBlock as error:
-        return [f"(whole): the mirror's block is damaged: {error}"]
+        return [f"(whole): the mirror's block is damaged: {route.why(error)[0]}"]
     key = "" if equal(new.id, old.id) else Difference("(key)", new.id, old.id).text()
     paths = [d.text(masked=route.is_sensitive(d.path)) for d in block_differences(new, old)]
     return [key, *paths] if key else paths

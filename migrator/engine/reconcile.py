@@ -238,7 +238,7 @@ class Reconciler:
 
         done = self._settled(do)
         for id, reason in damaged:
-            self._set_aside(id, reason, "")
+            self._set_aside(id, self.route.told(reason), "")
             done.aside += 1
         return done
 
@@ -341,7 +341,8 @@ class Reconciler:
         if len(self._unreadable) >= _REFUSED:
             self._unreadable.clear()
         self._unreadable.add(told)
-        log.warning("can't be read", where=where, key=show(block.id), reason=block.reason)
+        reason = self.route.told(block.reason)
+        log.warning("can't be read", where=where, key=show(block.id), reason=reason)
 
     def _expected(self, block: Block) -> list[Block]:
         """As of the route; CorruptBlock for one that could not be read."""
@@ -368,12 +369,12 @@ class Reconciler:
                 made = [] if block is None else self._expected(block)
             except CorruptBlock as error:
                 # What the mirror holds is the last of it that could be read.
-                self._set_aside(key, str(error), "")
+                self._set_aside(key, *route.why(error))
                 aside.add(encode(key))
                 kept.append(key)
                 continue
             except (DoesNotFit, Refused) as error:
-                self._set_aside(key, getattr(error, "what", str(error)), getattr(error, "path", ""))
+                self._set_aside(key, *route.why(error))
                 aside.add(encode(key))
                 made = []
             want += made
@@ -425,7 +426,7 @@ class Reconciler:
         reached("mirror.write")
         refused = self._write_all(self.route.target, writes)
         for block, error in refused:
-            self._set_aside(block.id, error.what, getattr(error, "path", ""))
+            self._set_aside(block.id, *self.route.why(error))
         # An older copy would pass for the block, and a rollback not tell it from a write.
         forms = [(encode(block.id), block) for block, _ in refused]
         old = [Address(block.id) for form, block in forms if form in there and _joins(block)]
@@ -532,7 +533,7 @@ class Reconciler:
                     raise CorruptBlock(new.reason)
                 back = self._back(new, old, fresh=encode(key) in deleted)
             except NOT_MADE as error:
-                self._enter(key, getattr(error, "what", str(error)), getattr(error, "path", ""))
+                self._enter(key, *route.why(error))
                 refused.append(key)
                 done.aside += 1
                 continue
@@ -550,7 +551,7 @@ class Reconciler:
         # Deletes first: they make way for unique values.
         self._delete(route.source, gone, done)
         for block, why in self._write_all(route.source, writes):
-            self._enter(block.id, why.what, getattr(why, "path", ""))
+            self._enter(block.id, *route.why(why))
             refused.append(block.id)
             done.aside += 1
         self._strike(keys, refused)
@@ -641,7 +642,7 @@ class Reconciler:
     def _set_aside(self, key: Value, reason: str, path: str) -> None:
         if self._looks:
             return
-        item = quarantined(self.route, key, path, reason)
+        item = quarantined(self.route, key, reason, path)
         if self._unmet is not None:
             self._unmet.discard(item.key)
         known = self._known_aside()
@@ -678,7 +679,7 @@ class Reconciler:
     def _enter(self, key: Value, reason: str, path: str) -> None:
         if self._looks:
             return
-        item = quarantined(self.route, key, path, reason, self.route.name(key))
+        item = quarantined(self.route, key, reason, path, self.route.name(key))
         if self._unrefused is not None:
             self._unrefused.discard(item.key)
         known = self._known_ledger()

@@ -67,10 +67,6 @@ class Led:
     def ever(self) -> dict[bytes, Value]:
         return self.before.forms | self.now.forms
 
-    def refuse(self, error: Exception | str, path: str = "") -> None:
-        what = error if isinstance(error, str) else getattr(error, "what", str(error))
-        self.refused = what, getattr(error, "path", path)
-
 
 @dataclass
 class Batch:
@@ -223,7 +219,7 @@ class Relocator(Reconciler):
             else:
                 each.now = Keys.of(self.route.sources(each.block))
         except NOT_MADE as error:
-            each.refuse(error)
+            each.refused = self.route.why(error)
             each.damaged = isinstance(error, CorruptBlock)
             if primary == "target" or each.damaged:
                 each.now = each.before  # what it made stays as it is
@@ -240,7 +236,7 @@ class Relocator(Reconciler):
             else:
                 other = batch.owners[taken].key
                 shown = (self.route.source_name if primary == "source" else self.route.name)(other)
-                each.refuse(f"its key on the other side is that of {shown}", "(key)")
+                each.refused = f"its key on the other side is that of {shown}", "(key)"
 
     def _all(self, side: Collection, keys: Sequence[Value]) -> list[Block | None]:
         return self._read(side, keys) if keys else []
@@ -290,7 +286,7 @@ class Relocator(Reconciler):
             try:
                 want[form] = wanted(form, owner)
             except NOT_MADE as error:
-                owner.refuse(error)
+                owner.refused = self.route.why(error)
         return {form: new for form, new in want.items() if batch.owners[form].refused is None}
 
     # ------------------------------------------------------------------ keys taken for one
@@ -395,7 +391,7 @@ class Relocator(Reconciler):
     def _unwritten(self, primary: str, batch: Batch, form: bytes, error: Terminal) -> list[Value]:
         """Note that a write was refused; which keys its block would have had."""
         owner = batch.owners[form]
-        owner.refuse(error)
+        owner.refused = self.route.why(error)
         return owner.now.values
 
     def _compare(

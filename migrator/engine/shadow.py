@@ -221,8 +221,8 @@ class Shadow:
             except Interrupted:
                 raise
             except (MigratorError, CorruptBlock) as error:
-                why = getattr(error, "what", str(error)).partition("\n")[0]
-                errors.append(f"{reader.where}: {why}")
+                why, _ = self.route.why(error)
+                errors.append(f"{reader.where}: " + why.partition("\n")[0])
         if errors:
             raise _Unread("; ".join(errors))
         return sides[0][0], sides[1]
@@ -351,7 +351,7 @@ class Shadow:
         try:
             pairs = self._sides(first, others)
         except NOT_MADE as error:
-            return [f"(whole): {getattr(error, 'what', error)}"]
+            return [f"(whole): {self.route.why(error)[0]}"]
         paths: list[str] = []
         for wanted, held in pairs:
             if wanted is not None and held is not None:

@@ -106,9 +106,9 @@ class Spreader(Relocator):
             each.now.forms.setdefault(form, key)
         batch.now[form] = list(batch.ever[form])
         if free:
-            what = getattr(error, "what", str(error))
+            what, path = self.route.why(error)
             told = f"{self.route.source_name(key)} stays as it is: {what}"
-            _first(free).refuse(told, getattr(error, "path", ""))
+            _first(free).refused = told, path
 
     def _staying(self, primary: str, batch: Batch) -> set[bytes]:
         if primary == "source":

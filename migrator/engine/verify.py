@@ -272,7 +272,7 @@ def _forth(walk: Pass, task: Task) -> None:
                 done["differ"] += 1
                 shown = route.source_name(id)
                 walk.unlike.add("source", id, [("source", id)])
-                walk.tell(shown, "differs", [f"(whole): can't be read: {reason}"])
+                walk.tell(shown, "differs", [f"(whole): can't be read: {route.told(reason)}"])
         pairs.compare(walk, found, done)
         task = checkpoint(walk, task, page.next, done)
         scene.watcher.advances("verify", route.cls, len(page.blocks), page.bytes)

@@ -9,6 +9,9 @@ from migrator.errors import DoesNotFit
 from migrator.model.rules import Entries, Representation, assemble
 from migrator.model.value import Record, Value, show
 
+EXPIRES = "(expires)"
+"""What stands for the deadline of a block among its access paths."""
+
 
 @dataclass(slots=True)
 class Aggregate:
@@ -41,7 +44,7 @@ def check_deadline(id: Value, expires: int | None, where: str = "") -> None:
         raise DoesNotFit(
             f"{show(id)}: its deadline is beyond the 64 bits of milliseconds that can be kept",
             key=id,
-            path="(expires)",
+            path=EXPIRES,
             where=where,
             hint="give it none, or one that comes",
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from migrator.model.block import Block
+from migrator.model.block import EXPIRES, Block
 from migrator.model.canonical import equal
 from migrator.model.path import child
 from migrator.model.rules import Entries
@@ -89,22 +89,23 @@ def entry_changes(old: Entries, new: Entries) -> EntryChanges:
 
 def same_block(left: Block, right: Block) -> bool:
     """Whether two blocks hold equal entries and the same deadline, to the second."""
-    if left.entries.keys() != right.entries.keys() or not _same_deadline(left, right):
+    if left.entries.keys() != right.entries.keys() or not same_deadline(left, right):
         return False
     # One comparison of all entries at once is what makes verification as fast as copying.
     return equal(list(left.entries.values()), [right.entries[path] for path in left.entries])
 
 
-def _same_deadline(left: Block, right: Block) -> bool:
+def same_deadline(left: Block, right: Block) -> bool:
+    """Whether two blocks end at the same time, to the second, or never."""
     if left.expires is None or right.expires is None:
         return left.expires is right.expires
     return left.expires // 1000 == right.expires // 1000
 
 
 def block_differences(left: Block, right: Block) -> Iterator[Difference]:
-    """Every place at which two blocks differ, the deadline as path ``(expires)``."""
-    if not _same_deadline(left, right):
-        yield Difference("(expires)", left.expires, right.expires)
+    """Every place at which two blocks differ, the deadline as path ``EXPIRES``."""
+    if not same_deadline(left, right):
+        yield Difference(EXPIRES, left.expires, right.expires)
     for path in sorted(left.entries.keys() | right.entries.keys()):
         sides = left.entries.get(path, MISSING), right.entries.get(path, MISSING)
         yield from differences(*sides, path)

@@ -9,14 +9,17 @@ from migrator.model.rules import CorruptBlock
 from migrator.planning.metering import Metering
 from migrator.planning.tally import Issues, Kinds, key_bytes
 from migrator.retry import Retry
-from migrator.route import NOT_MADE
+from migrator.route import NOT_MADE, Route
 
 
 class Archiving:
     """Counts what goes into an archive; a block that can't be held there is an error."""
 
-    def __init__(self, archive: Archive, issues: Issues, retry: Retry, metering: Metering) -> None:
+    def __init__(
+        self, archive: Archive, route: Route, issues: Issues, retry: Retry, metering: Metering
+    ) -> None:
         self._archive = archive
+        self._route = route
         self._metering = metering
         self._retry = retry
         self._issues = issues
@@ -33,7 +36,7 @@ class Archiving:
         except CorruptBlock:
             return  # told already, as an error
         except DoesNotFit as error:
-            self._tell(name, error.what, error.path)
+            self._tell(name, *self._route.why(error))
             return
         if self._holds(whole, name):
             self.blocks += 1
@@ -57,7 +60,7 @@ class Archiving:
         try:
             size = self._retry(self._archive.collection.size, block)
         except DoesNotFit as error:
-            self._tell(name, error.what, error.path)
+            self._tell(name, *self._route.why(error))
             return False
         limits = self._capabilities.limits
         for taken, limit, what in (

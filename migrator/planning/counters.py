@@ -28,7 +28,7 @@ class Counters:
             self._seen += 1
             self._highest = max(self._highest, id)
 
-    def told(self, read: int) -> tuple[Severity, str, str] | None:
+    def told(self, read: int, *, sampled: bool) -> tuple[Severity, str, str] | None:
         """What to tell of counters, of so many blocks that were read; None for nothing."""
         route = self._route
         if not self._seen or self._seen < read or route.changes_key or route.spreads:
@@ -36,7 +36,7 @@ class Counters:
         gives, takes = _numbers(route.source), _numbers(route.target)
         if gives is None or (gives and takes is not False):
             return None  # nothing counts, or what does is moved on
-        up_to = f"up to {self._highest:,}"
+        up_to = f"up to {self._highest:,}" + (" in the sample" if sampled else "")
         if gives:
             return (
                 "warning", "W124",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from migrator.errors import Refused
 from migrator.model.block import Aggregate, Block, name
 from migrator.model.canonical import encode, equal
-from migrator.model.path import escape, lookup, parse_path
-from migrator.model.value import Ref, Value, walk
+from migrator.model.path import child, escape, lookup, parse_path
+from migrator.model.value import Ref, Set, Value, walk
 from migrator.planning.tally import Issues
 from migrator.ports import Collection
 from migrator.retry import Retry
-from migrator.route import Route
+from migrator.route import Route, read_each
+
+# References that are looked up in one request: a block may hold any number.
+AT_ONCE = 1_000
 
 
 class Collisions:
@@ -42,10 +45,9 @@ class Collisions:
             "INSERT INTO folded VALUES (?, ?) ON CONFLICT DO NOTHING", (form, shown)
         )
         if not inserted.rowcount:
-            (other,) = self._file.execute(
-                "SELECT shown FROM folded WHERE key = ?", (form,)
-            ).fetchone()
-            self._collides(issues, shown, other)
+            first = self._row(form)
+            assert first is not None
+            self._collides(issues, shown, first[0])
 
     def close(self, folded: Iterator[Value], issues: Issues) -> None:
         """Look for folded keys that are also there as they are; ``folded`` are those keys."""
@@ -53,16 +55,20 @@ class Collisions:
             form = encode(id)
             if form != encode(self._route.target.same_key(id)):
                 continue
-            row = self._file.execute("SELECT shown FROM folded WHERE key = ?", (form,)).fetchone()
+            row = self._row(form)
             if row is not None:
                 self._collides(issues, self._route.name(id), row[0])
         self._file.close()
 
+    def _row(self, form: bytes) -> tuple[str] | None:
+        """How the key was shown that was kept in this form first; None for none."""
+        query = "SELECT shown FROM folded WHERE key = ?"
+        row: tuple[str] | None = self._file.execute(query, (form,)).fetchone()
+        return row
+
     def expects(self, id: Value) -> bool:
         """Whether an evolution makes this key; known only where one makes the keys at all."""
-        form = encode(self._route.target.same_key(id))
-        row = self._file.execute("SELECT 1 FROM folded WHERE key = ?", (form,)).fetchone()
-        return self._all and row is not None
+        return self._all and self._row(encode(self._route.target.same_key(id))) is not None
 
     @property
     def any(self) -> bool:
@@ -75,40 +81,68 @@ class Collisions:
 
 
 def dangling(
-    blocks: list[Block], there: dict[str, Collection], seen: set[bytes], retry: Retry
+    blocks: list[Block],
+    there: dict[str, Collection],
+    seen: set[bytes],
+    retry: Retry,
+    hides: Callable[[str], bool] | None = None,
 ) -> Iterator[str]:
-    """References of these blocks to aggregates that are not there, by name.
+    """References of these blocks to aggregates that are not there, by name; ``hides`` tells at
+    which paths none may be shown.
 
     ``seen`` keeps what was looked up; it is emptied when it grows, so that memory is bounded.
     """
     if not there:
         return  # no class is moved that others may refer to
     wanted: dict[str, dict[bytes, Value]] = {cls: {} for cls in there}
+    hidden: set[bytes] = set()
     for block in blocks:
-        for ref in _references(block):
+        for path, ref in _references(block, placed=hides is not None):
             form = encode(ref)
+            if hides is not None and hides(path):
+                hidden.add(form)
             if ref.cls in wanted and form not in seen:
                 wanted[ref.cls][form] = ref.id
                 seen.add(form)
     for cls, refs in wanted.items():
-        found = retry(there[cls].read, list(refs.values())) if refs else []
-        for id, held in zip(refs.values(), found, strict=True):
-            if held is None:
-                yield name(cls, id)
+        forms, ids = list(refs), list(refs.values())
+        for start in range(0, len(ids), AT_ONCE):
+            some = ids[start : start + AT_ONCE]
+            for i, held in enumerate(read_each(there[cls], some, retry), start):
+                if held is None:
+                    yield f"{cls}:***" if forms[i] in hidden else name(cls, ids[i])
     if len(seen) > 100_000:
         seen.clear()
 
 
-def _references(block: Block) -> list[Ref]:
-    found: list[Ref] = []
+def _references(block: Block, *, placed: bool) -> Iterable[tuple[str, Ref]]:
+    """The references of a block; with their paths where these are asked for, which takes longer."""
+    if placed:
+        return [ref for path, value in block.entries.items() for ref in _placed(path, value)]
+    found: list[tuple[str, Ref]] = []
 
     def visit(value: Value) -> None:
         if type(value) is Ref:
-            found.append(value)
+            found.append(("", value))
 
     for value in block.entries.values():
         walk(value, visit)
     return found
+
+
+def _placed(path: str, value: Value) -> Iterator[tuple[str, Ref]]:
+    match value:
+        case Ref():
+            yield path, value
+        case dict():
+            for field, item in value.items():
+                yield from _placed(child(path, field), item)
+        case list():
+            for i, item in enumerate(value):
+                yield from _placed(f"{path}[{i}]", item)
+        case Set():
+            for item in value:
+                yield from _placed(path, item)
 
 
 class SecretKeys:

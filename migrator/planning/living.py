@@ -103,11 +103,13 @@ def _leaves_out(route: Route, path: str) -> bool:
 def _occupied(route: Route, planned: MovePlan) -> Finding:
     """What becomes of the blocks that lie in the target. Nobody knows whose they are, nor what the
     source holds when the move begins: so a person has to agree, also where all are equal now."""
-    about = "" if planned.exact else "about "
+    about, lacks = "", f"{planned.delete:,}"
+    if not planned.exact:
+        about, lacks = "about ", "and perhaps some"
     return Finding(
         severity="accept", code="A133", cls=route.cls, count=planned.change,
         text=f"{route.move.target} holds blocks already ({about}{planned.leave:,} equal, "
-        f"{planned.change:,} that differ, {planned.delete:,} that {route.source_at} lacks): when "
+        f"{planned.change:,} that differ, {lacks} that {route.source_at} lacks): when "
         "the move begins it is made equal, whatever they hold then",
         keys=[sample.key for sample in planned.samples if sample.change == "change"],
     )  # fmt: skip

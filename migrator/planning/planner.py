@@ -139,11 +139,11 @@ def location_findings(route: Route, survey: Survey, retry: Retry) -> None:
     told += _write_times(route)
     for severity, code, text in told:
         issues.add(severity, code, text)  # type: ignore[arg-type]
-    for store, at in ((route.target_store, route.move.target),):
-        facts = store.capabilities.layouts[layout_of(store, at)]
-        if not facts.effective:
-            text = f"in {at} a block is not one unit of distribution and atomicity ({facts.unit})"
-            issues.add("warning", "W110", text)
+    at = route.move.target
+    facts = route.target_store.capabilities.layouts[layout_of(route.target_store, at)]
+    if not facts.effective:
+        text = f"in {at} a block is not one unit of distribution and atomicity ({facts.unit})"
+        issues.add("warning", "W110", text)
     laws = route.translation.laws()
     if laws.returns.broken:
         issues.add("warning", "W111", f"not everything comes back: {laws.returns.broken}")

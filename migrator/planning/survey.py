@@ -10,10 +10,15 @@ from typing import Literal
 import msgspec
 
 from migrator.errors import DoesNotFit, Refused
-from migrator.model.block import Block, join
-from migrator.model.block import name as block_name
+from migrator.model.block import EXPIRES, Block, join
 from migrator.model.canonical import encode
-from migrator.model.diff import differences, entry_changes, same_block
+from migrator.model.diff import (
+    Difference,
+    differences,
+    entry_changes,
+    same_block,
+    same_deadline,
+)
 from migrator.model.plan import BlockDiff, EntryLine, Severity, Sizes
 from migrator.model.rules import CorruptBlock, general_path
 from migrator.model.translate import key_agrees
@@ -26,7 +31,7 @@ from migrator.planning.metering import Metering
 from migrator.planning.tally import Issues, Kinds, Largest, key_bytes
 from migrator.ports import Capabilities, Collection, How
 from migrator.retry import Retry
-from migrator.route import NOT_MADE, Route, extra_blocks, is_empty, pages
+from migrator.route import NOT_MADE, Route, Unread, extra_blocks, is_empty, pages, read_each
 
 PAGE = 1_000
 SAMPLES = 3
@@ -99,7 +104,7 @@ class Surveyor:
         self._metering = self.found.metering = Metering(route, retry)
         if route.archive is not None:
             self.found.archiving = Archiving(
-                route.archive, self.found.issues, retry, self._metering
+                route.archive, route, self.found.issues, retry, self._metering
             )
 
     def run(self) -> Survey:
@@ -108,14 +113,16 @@ class Surveyor:
         total = self.retry(route.source.statistics)
         found.fresh = is_empty(route.target, self.retry)
         began = time.monotonic()
-        sampled = total.blocks > ALL_UP_TO and not self.full
-        for blocks in self._sample() if sampled else self._all():
+        large = total.blocks > ALL_UP_TO and not self.full
+        # None may be readable of those that a sample takes.
+        sample = self.retry(route.source.sample, SAMPLE_SIZE) if large else []
+        for blocks in self._in_pages(sample) if sample else self._all():
             self._page(blocks)
             self.progress(found.read, total.blocks)
         found.seconds = time.monotonic() - began
         for keys in self._secret_keys:
             keys.refuse()
-        if sampled:
+        if sample:
             self._extrapolate(self.retry(route.source.count))
             if not found.fresh:
                 found.issues.add(
@@ -126,7 +133,7 @@ class Surveyor:
         elif not found.fresh:
             self._extra()
         self.collisions.close(self._folded(), found.issues)
-        if told := self._counters.told(found.read):
+        if told := self._counters.told(found.read, sampled=bool(sample)):
             found.issues.add(*told)
         if remedy := self._elsewhere.text():
             found.issues.add("note", "N121", remedy)
@@ -138,8 +145,7 @@ class Surveyor:
                 self._damaged(page.damaged)
                 yield page.blocks
 
-    def _sample(self) -> Iterator[list[Block]]:
-        blocks = self.retry(self.route.source.sample, SAMPLE_SIZE)
+    def _in_pages(self, blocks: list[Block]) -> Iterator[list[Block]]:
         for start in range(0, len(blocks), PAGE):
             yield blocks[start : start + PAGE]
 
@@ -155,7 +161,8 @@ class Surveyor:
     def _damaged(self, damaged: list[tuple[Value, str]]) -> None:
         for key, reason in damaged:
             self.found.read += 1
-            self._misfit("E101", f"can't be read: {reason}", self.route.source_name(key), "")
+            why = self.route.told(reason)
+            self._misfit("E101", f"can't be read: {why}", self.route.source_name(key), "")
 
     def _misfit(self, code: str, text: str, key: str, path: str) -> None:
         self._unfit += 1
@@ -180,15 +187,26 @@ class Surveyor:
             self._archive(block, fits=self._unfit == unfit)
         for new in expected:
             self.collisions.add(new, self.found.issues)
-        for ref in dangling(expected, self.referred, self._looked_up, self.retry):
+        hides = self.route.is_sensitive if self.route.move.sensitive else None
+        for ref in dangling(expected, self.referred, self._looked_up, self.retry, hides):
             self.found.issues.add(
                 "warning", "W109", "references that lead to no aggregate", key=ref
             )
         held: list[Block | None] = [None] * len(expected)
         if not self.found.fresh:
-            held = self.retry(self.route.target.read, [block.id for block in expected])
+            held = read_each(self.route.target, [block.id for block in expected], self.retry)
         for new, old in zip(expected, held, strict=True):
-            self._compare(new, old)
+            if isinstance(old, Unread):
+                self._unread(old.id, old.reason)
+            else:
+                self._compare(new, old)
+
+    def _unread(self, id: Value, reason: str) -> None:
+        """A block that lies in the target: nobody can tell what would be lost with it."""
+        name = self.route.name(id)
+        why = self.route.told(reason.removeprefix(f"{name} can't be read: "))
+        text = f"lies in {self.route.move.target} and can't be read: {why}"
+        self.found.issues.add("error", "E101", text, key=name)
 
     def _expected(self, block: Block) -> list[Block]:
         """The target's blocks that can be written; findings for the others."""
@@ -197,10 +215,11 @@ class Surveyor:
             expected = route.made(block)
             self._check_keys(block, expected, name)
         except CorruptBlock as error:
-            self._misfit("E102", f"is damaged: {error}", name, "")
+            self._misfit("E102", f"is damaged: {route.why(error)[0]}", name, "")
             return []
         except (DoesNotFit, Refused) as error:
-            self._misfit("E103", error.what, name, getattr(error, "path", ""))
+            why, path = route.why(error)
+            self._misfit("E103", why, name, path)
             return []
         fitting = [new for new in expected if self._fits(new, name)]
         # A block that becomes several is moved whole or not at all.
@@ -251,7 +270,7 @@ class Surveyor:
             size = self._metering.size(block)
         except DoesNotFit as error:
             over = list(self._over(key=key, nesting=nesting))
-            for code, text in over or [("E103", _reason(error, self.route.move.cls, block.id))]:
+            for code, text in over or [("E103", self._reason(error, block.id))]:
                 self._misfit(code, text, name, error.path)
             self._elsewhere.add(block)
             return False
@@ -261,9 +280,15 @@ class Surveyor:
             self._misfit(code, text, name, "")
         if over:
             self._elsewhere.add(block)
+            return False
         found.bytes += size
         found.entries += len(block.entries)
-        return not over
+        return True
+
+    def _reason(self, error: DoesNotFit, id: Value) -> str:
+        """What is wrong with a block, in words that are the same for all blocks."""
+        what = error.what.removeprefix(f"{self.route.name(id)}: ").removeprefix(f"{show(id)}: ")
+        return self.route.told(what, error.path)
 
     def _may_travel(self, block: Block, name: str, kinds: Kinds) -> bool:
         """Whether the target takes all kinds of a block, and none of them tagged against the
@@ -333,7 +358,16 @@ class Surveyor:
         changes = entry_changes(old.entries, new.entries)
         added = [_line("+", path, new.entries[path]) for path in changes.added]
         removed = [_line("-", path, old.entries[path]) for path in changes.removed]
-        return added + [self._changed_line(path, new, old) for path in changes.changed] + removed
+        changed = [self._changed_line(path, new, old) for path in changes.changed]
+        return added + changed + removed + self._deadline(new, old)
+
+    def _deadline(self, new: Block, old: Block) -> list[EntryLine]:
+        """That a block is to end at another time, which is no entry of it."""
+        if same_deadline(new, old):
+            return []
+        masked = self.route.is_sensitive(EXPIRES)
+        detail = [Difference(EXPIRES, old.expires, new.expires).text(masked=masked)]
+        return [EntryLine(sign="~", path=EXPIRES, detail=detail)]
 
     def _changed_line(self, path: str, new: Block, old: Block) -> EntryLine:
         detail = [
@@ -347,7 +381,12 @@ class Surveyor:
         route, found = self.route, self.found
         for range_ in self.retry(route.target.split, 1):
             for page in pages(route.target, range_, None, PAGE, self.retry):
-                for block in extra_blocks(route, page.blocks, self.retry):
+                unread = {encode(id): reason for id, reason in page.damaged}
+                blocks = page.blocks + [Block(id, {}) for id, _ in page.damaged]
+                for block in extra_blocks(route, blocks, self.retry):
+                    if (reason := unread.get(encode(block.id))) is not None:
+                        self._unread(block.id, reason)
+                        continue
                     if self.collisions.expects(block.id):
                         continue  # what stands under a key that is made is changed, not deleted
                     found.delete += 1
@@ -368,14 +407,14 @@ class Surveyor:
 
     def _extrapolate(self, blocks: int) -> None:
         found = self.found
-        seen = max(1, found.read)
-        for name in ("create", "change", "leave", "entries", "bytes", "added", "changed"):
+        seen = found.read
+        for name in (
+            "create", "change", "leave", "entries", "bytes", "added", "changed", "removed",
+        ):  # fmt: skip
             setattr(found, name, round(getattr(found, name) * blocks / seen))
         self._metering.extrapolate(blocks / seen)
         if found.archiving is not None:
             found.archiving.extrapolate(blocks / seen)
-        if found.fresh and not self.route.spreads:
-            found.create = blocks - (found.archiving.blocks if found.archiving is not None else 0)
         found.exact = False
         # Rule of three: a trait absent from n blocks taken at random is, with 95% confidence,
         # in fewer than 3/n of all.
@@ -396,11 +435,6 @@ def _line(
 def _short(line: EntryLine) -> EntryLine:
     """A line of a sample: of many places the first."""
     return msgspec.structs.replace(line, detail=line.detail[:LINES])
-
-
-def _reason(error: DoesNotFit, cls: str, id: Value) -> str:
-    """What is wrong with a block, in words that are the same for all blocks."""
-    return error.what.removeprefix(f"{block_name(cls, id)}: ").removeprefix(f"{show(id)}: ")
 
 
 def _general_path(path: str) -> str:

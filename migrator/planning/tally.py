@@ -23,7 +23,8 @@ SAMPLE_KEYS = 5
 MOST_OF_A_CODE = 200
 
 
-_VALUES = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d[\d,.:+-]*""")
+# An apostrophe within a word begins no quote.
+_VALUES = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d[\d,.:+-]*""")
 
 
 @dataclass

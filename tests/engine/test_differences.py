@@ -83,6 +83,18 @@ def test_an_interrupted_plan_leaves_nothing(project: commands.Project) -> None:
     assert names(project.plan_path("0001").parent) == set()
 
 
+def test_an_interrupted_plan_leaves_an_earlier_one_whole(project: commands.Project) -> None:
+    differ(project, COUNT)
+    _, path = commands.plan_to_file(project, "0001", full=True)
+
+    def stop(cls: str, done: int, of: int) -> None:
+        raise Interrupted("stopped")
+
+    with pytest.raises(Interrupted):
+        commands.plan_to_file(project, "0001", progress=stop)
+    assert read_plan(path).differences == len(list(reading(path))) == COUNT + 2
+
+
 def test_a_folder_that_takes_no_file(project: commands.Project, tmp_path: Path) -> None:
     differ(project, 1)
     (tmp_path / "taken").write_text("")

@@ -130,9 +130,9 @@ _MAY_BE_EMPTY = frozenset({"ascii", "text", "blob"})
 
 
 def shown(value: Value) -> str:
-    """A value in an error, short."""
+    """A value in an error, short and in quotes, by which one that is not to be shown is told."""
     text = v.show(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 # ---------------------------------------------------------------- numbers

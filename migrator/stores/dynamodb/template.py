@@ -55,7 +55,7 @@ class Slot:
         """The text of a value. Raises ValueError for what can't stand here."""
         if self.width:
             if type(value) is bool or not isinstance(value, int) or value < 0:
-                raise ValueError(f"{show(value)} is no whole number that zeros can pad")
+                raise ValueError(f"{show(value)!r} is no whole number that zeros can pad")
             return f"{int(value):0{self.width}}"
         if type(value) is not str:
             value = str(int(value)) if isinstance(value, int) and type(value) is not bool else value
