@@ -43,8 +43,9 @@ def compare_live(
             _wait(scene)  # for what an earlier one has left to it
         unlike = [Unlike() for _ in routes]
         pairs = list(zip(routes, unlike, strict=True))
+        since = project.control.newest(run.id)
         found = [verify(scene, route, unlike=each) for route, each in pairs]
-        record_verified(scene, found)
+        record_verified(scene, found, since)
         if mend and not all(each.clean for each in found):
             _mend(scene, found, unlike)
             settle()
@@ -52,7 +53,7 @@ def compare_live(
                 each if each.clean else verify_again(scene, route, each, differ)
                 for route, each, differ in zip(routes, found, unlike, strict=True)
             ]
-            record_verified(scene, found)
+            record_verified(scene, found, since)
         return found
 
 

@@ -80,6 +80,7 @@ class _Verifying:
     """A verification that runs beside the mirror, reading only."""
 
     thread: threading.Thread
+    since: int
     found: list[Verification] = field(default_factory=list)
     error: BaseException | None = None
 
@@ -427,7 +428,7 @@ class Mirror:
         if verifying.error is not None:
             raise verifying.error
         self._verified = verifying.found
-        record_verified(self.scene, verifying.found)
+        record_verified(self.scene, verifying.found, verifying.since)
         revision = self.scene.plan.revision
         mended = f"\nhave the mirror reconcile them:  migrator verify {revision} --mend"
         refuse_unequal(verifying.found, revision, mended)
@@ -447,7 +448,10 @@ class Mirror:
             except BaseException as error:  # noqa: BLE001 - raised again by the owner's thread
                 verifying.error = error
 
-        verifying = _Verifying(threading.Thread(target=compare, name="verify", daemon=True))
+        verifying = _Verifying(
+            threading.Thread(target=compare, name="verify", daemon=True),
+            self.scene.control.newest(self.run.id),
+        )
         self._verifying = verifying
         self._stop_compare = stop
         verifying.thread.start()

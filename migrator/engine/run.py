@@ -252,14 +252,18 @@ class Engine:
             )
 
 
-def record_verified(scene: Scene, verified: Sequence[Verification]) -> None:
-    """Keep in the run's record what a comparison of its moves found."""
+def record_verified(
+    scene: Scene, verified: Sequence[Verification], since: int | None = None
+) -> None:
+    """Keep in the run's record what a comparison of its moves found; of a live one ``since`` is the
+    event of the run's log after which it began."""
+    began = {} if since is None else {"since": since}
     for found in verified:
         scene.control.record(
             scene.run.id, "verified", cls=found.cls, equal=found.equal, differ=found.differ,
             missing=found.missing, extra=found.extra, quarantined=found.quarantined,
             archived=found.archived, parts=found.parts, read=found.read,
-            keys=[each.key for each in found.told[:MOST_NAMED]],
+            keys=[each.key for each in found.told[:MOST_NAMED]], **began,
         )  # fmt: skip
 
 

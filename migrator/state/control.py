@@ -142,6 +142,10 @@ class Control:
                 yield connection
         except sa.exc.DBAPIError as error:
             raise translate(error) from None
+        except sa.exc.TimeoutError:
+            raise Transient(
+                "no connection became free", where=CONTROL, hint="run the same command again"
+            ) from None
 
     # ------------------------------------------------------------------ runs
 
@@ -163,6 +167,13 @@ class Control:
             f"{revision}-{stamp}-{secrets.token_hex(2)}", self.env, revision, fingerprint, plan,
             Phase.PLANNED, "source", 1, now, now, live,
         )  # fmt: skip
+        self.register(run, moves, "started", revision=revision)
+        return run
+
+    def register(
+        self, run: Run, moves: Sequence[tuple[str, str, str]], event: str, **detail: object
+    ) -> None:
+        """Make the row of a run with its moves, as ``start``, and note the event in its log."""
         with self.transaction() as c:
             if c.dialect.name == "sqlite":
                 c.exec_driver_sql("DELETE FROM migrator_move WHERE run = ''")  # take the lock now
@@ -178,8 +189,7 @@ class Control:
                     for i, (cls, s, g) in enumerate(moves)
                 ],
             )
-            _append(c, run.id, "started", {"revision": revision})
-        return run
+            _append(c, run.id, event, detail)
 
     def _refuse_second(self, c: Connection, cls: str, sides: Sequence[str]) -> None:
         others = c.execute(
@@ -230,31 +240,17 @@ class Control:
     def advance(
         self, run: Run, phase: Phase, *, primary: str | None = None, fence: str | None = None
     ) -> Run:
-        """Take a run to another phase: a compare-and-set on phase, epoch, attempt and fence (R13).
+        """Take a run to another phase: a compare-and-set (R13).
 
         A change of primary raises the epoch. Raises Refused where somebody else moved the run.
         """
         side = primary or run.primary
         epoch = run.epoch + (side != run.primary)
         with self.transaction() as c:
-            changed = c.execute(
-                t.run.update()
-                .where(
-                    t.run.c.id == run.id,
-                    t.run.c.phase == run.phase.value,
-                    t.run.c.epoch == run.epoch,
-                    t.run.c.attempt == run.attempt,
-                    t.run.c.fence == run.fence,
-                )
-                .values(
-                    phase=phase.value,
-                    primary_side=side,
-                    epoch=epoch,
-                    changed=time.time(),
-                    fence=run.fence if fence is None else fence,
-                )
-            ).rowcount
-            if changed != 1:
+            if not compare_and_set(
+                c, run, phase=phase.value, primary_side=side, epoch=epoch,
+                fence=run.fence if fence is None else fence,
+            ):  # fmt: skip
                 raise Refused(
                     f"run {run.id} is no longer {run.phase.words}: somebody else moved it",
                     hint="look at it again: migrator status",
@@ -394,6 +390,12 @@ class Control:
             rows = c.execute(query).mappings().all()
         return [{**row, "detail": json.loads(row["detail"])} for row in reversed(rows)]
 
+    def newest(self, run: str) -> int:
+        """The number of the last event in the log of a run; 0 for none."""
+        with self.transaction() as c:
+            found = c.execute(sa.select(sa.func.max(t.log.c.id)).where(t.log.c.run == run)).scalar()
+        return int(found or 0)
+
     def stamps(self) -> set[str]:
         """Revisions whose data was moved by hand."""
         with self.transaction() as c:
@@ -402,10 +404,8 @@ class Control:
 
     def stamp(self, revision: str) -> None:
         """Note that a revision's data was moved by hand; once more is the same as once."""
-        if revision in self.stamps():
-            return
         with self.transaction() as c:
-            c.execute(t.stamp.insert().values(env=self.env, revision=revision, at=time.time()))
+            t.make(c, t.stamp, {"env": self.env, "revision": revision, "at": time.time()})
 
 
 _JOBS = ("MIGRATOR_JOB", "GITHUB_RUN_ID", "CI_JOB_ID", "BUILD_ID")
@@ -419,6 +419,21 @@ def _append(c: Connection, run: str, event: str, detail: Mapping[str, object]) -
             event=event, detail=json.dumps(detail, default=str),
         )
     )  # fmt: skip
+
+
+def compare_and_set(c: Connection, run: Run, **values: object) -> bool:
+    """Change a run's row: a compare-and-set on all that tells who is the primary (R13); whether
+    it was still as it stands here."""
+    r = t.run.c
+    changed = c.execute(
+        t.run.update()
+        .where(
+            r.id == run.id, r.phase == run.phase.value, r.primary_side == run.primary,
+            r.epoch == run.epoch, r.attempt == run.attempt, r.fence == run.fence,
+        )
+        .values(**values, changed=time.time())
+    ).rowcount  # fmt: skip
+    return changed == 1
 
 
 def _user() -> str:

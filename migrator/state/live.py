@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from migrator.errors import Refused
 from migrator.ports import Json
 from migrator.state import tables as t
-from migrator.state.control import Control, Quarantined, Run
+from migrator.state.control import Control, Quarantined, Run, compare_and_set
 from migrator.state.reads import MirrorReads, Share
 
 # So many answers are kept, for who asked while others did, too.
@@ -98,18 +98,10 @@ class LiveState:
 
     def _fence(self, run: Run, fence: str, attempt: int | None = None) -> Run:
         """A compare-and-set that carries the attempt's number (R13)."""
-        r = t.run.c
         new = replace(run, fence=fence, attempt=run.attempt if attempt is None else attempt)
         with self._control.transaction() as c:
-            changed = c.execute(
-                t.run.update()
-                .where(
-                    r.id == run.id, r.phase == run.phase.value, r.epoch == run.epoch,
-                    r.attempt == run.attempt, r.fence == run.fence,
-                )
-                .values(fence=new.fence, attempt=new.attempt, changed=time.time())
-            ).rowcount  # fmt: skip
-        if changed != 1:
+            done = compare_and_set(c, run, fence=new.fence, attempt=new.attempt)
+        if not done:
             raise Refused(
                 f"run {run.id} was moved by somebody else",
                 hint="look at it again: migrator status",

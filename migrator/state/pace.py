@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -28,9 +28,9 @@ def read_pace(control: Control, run: str) -> Pace:
 def keep_pace(control: Control, run: str, event: str, **changes: float | bool | None) -> Pace:
     """Change how fast a run may copy, and note the event in its log."""
     with control.transaction() as c:
-        new = replace(_pace(c, run), **changes)  # type: ignore[arg-type]
-        c.execute(t.pace.delete().where(t.pace.c.run == run))
-        c.execute(t.pace.insert().values(run=run, rate=new.rate, paused=new.paused))
+        # Only what changes: somebody else may set the other just now.
+        t.keep(c, t.pace, {"run": run}, changes, {"paused": False})
+        new = _pace(c, run)
     rate = changes.get("rate")
     control.record(run, event, **({} if rate is None else {"rate": rate}))
     return new

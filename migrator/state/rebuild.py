@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ import sqlalchemy as sa
 
 from migrator.errors import Refused
 from migrator.state import tables as t
-from migrator.state.control import Control, Run, _append, _run_row
+from migrator.state.control import Control, Run, _append, compare_and_set
 
 
 def insert_run(control: Control, run: Run, moves: Sequence[tuple[str, str, str]]) -> None:
@@ -18,16 +17,7 @@ def insert_run(control: Control, run: Run, moves: Sequence[tuple[str, str, str]]
 
     Raises Refused where a class of it is in another unfinished move.
     """
-    with control.transaction() as c:
-        for cls, *sides in moves:
-            control._refuse_second(c, cls, sides)
-        c.execute(t.run.insert().values(**_run_row(run)))
-        rows = [
-            {"run": run.id, "number": i, "cls": cls, "source": s, "target": g, "open": True}
-            for i, (cls, s, g) in enumerate(moves)
-        ]
-        c.execute(t.move.insert(), rows)
-        _append(c, run.id, "rebuilt", {"primary": run.primary, "epoch": run.epoch})
+    control.register(run, moves, "rebuilt", primary=run.primary, epoch=run.epoch)
 
 
 def replace_run(control: Control, old: Run, new: Run) -> Run:
@@ -35,20 +25,11 @@ def replace_run(control: Control, old: Run, new: Run) -> Run:
 
     Raises Refused where somebody else changed it meanwhile.
     """
-    r = t.run.c
     with control.transaction() as c:
-        changed = c.execute(
-            t.run.update()
-            .where(
-                r.id == old.id, r.phase == old.phase.value, r.epoch == old.epoch,
-                r.attempt == old.attempt, r.fence == old.fence, r.primary_side == old.primary,
-            )
-            .values(
-                phase=new.phase.value, epoch=new.epoch, attempt=new.attempt, fence=new.fence,
-                primary_side=new.primary, changed=time.time(),
-            )
-        ).rowcount  # fmt: skip
-        if changed != 1:
+        if not compare_and_set(
+            c, old, phase=new.phase.value, primary_side=new.primary, epoch=new.epoch,
+            attempt=new.attempt, fence=new.fence,
+        ):  # fmt: skip
             raise Refused(
                 f"run {old.id} was moved by somebody else",
                 hint=f"look at it again:  migrator repair {old.revision}",

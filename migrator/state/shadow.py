@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import NamedTuple, cast
 
 import sqlalchemy as sa
 
@@ -32,6 +32,14 @@ class Reads:
     gateway: bool = True
 
 
+class _Told(NamedTuple):
+    """A key that differed: the number of the event that a shadow read told it by, 0 where the last
+    comparison did, which is to look at it again; and where."""
+
+    at: int
+    paths: list[str]
+
+
 class ShadowReads:
     """The part of the control database that tells of a run's shadow reads."""
 
@@ -51,8 +59,7 @@ class ShadowReads:
     def keep_share(self, share: float) -> None:
         """Say how large that share is from now on."""
         with self._control.transaction() as c:
-            c.execute(t.reads.delete().where(t.reads.c.run == self._run))
-            c.execute(t.reads.insert().values(run=self._run, shadow=share))
+            t.keep(c, t.reads, {"run": self._run}, {"shadow": share})
         self._control.record(self._run, "shadow share", share=share)
 
     # ------------------------------------------------------------------ what was found
@@ -87,27 +94,33 @@ class ShadowReads:
     def open(self) -> dict[str, dict[str, list[str]]]:
         """By class the keys, each with its paths where a read told them, that differed since all of
         the class was last compared and found equal, in that comparison or in shadow reads. Those
-        without a name of their own are under one that says so."""
+        without a name of their own are under one that says so.
+
+        What a read told while all was compared counts: its key may have been compared before."""
         events = self._control.events
         both = [*events(self._run, "verified"), *events(self._run, DIFFERED)]
         both.sort(key=lambda event: cast("int", event["id"]))
-        found: dict[str, dict[str, list[str]]] = {}
+        found: dict[str, dict[str, _Told]] = {}
         for event in both:
-            detail = cast("dict[str, object]", event["detail"])
+            at, detail = cast("int", event["id"]), cast("dict[str, object]", event["detail"])
             cls = str(detail["cls"])
-            if event["event"] == "verified":
-                known = found.get(cls, {})
-                if unlike := _unlike(detail):
-                    found[cls] = {key: known.get(key, []) for key in unlike}
-                else:
-                    found.pop(cls, None)
-                continue
             keys = found.setdefault(cls, {})
+            if event["event"] == "verified":
+                since = cast("int", detail.get("since", at))  # older versions noted none
+                later = {key: told for key, told in keys.items() if told.at > since}
+                found[cls] = later | {
+                    key: _Told(0, keys[key].paths if key in keys else [])
+                    for key in _unlike(detail)
+                }  # fmt: skip
+                continue
             for item in cast("list[dict[str, object]]", detail["told"]):
-                keys[str(item["key"])] = cast("list[str]", item["paths"])
+                keys[str(item["key"])] = _Told(at, cast("list[str]", item["paths"]))
             if more := detail["more"]:
-                keys[f"{cls} ({more} more)"] = []
-        return found
+                keys[f"{cls} ({more} more)"] = _Told(at, [])
+        return {
+            cls: {key: told.paths for key, told in keys.items()}
+            for cls, keys in found.items() if keys
+        }  # fmt: skip
 
     def doubts(self, cls: str) -> str:
         """Why the sides of a class are not known to hold the same; empty where they are: all of it

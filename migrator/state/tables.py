@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import sqlalchemy as sa
 
@@ -178,12 +179,17 @@ mirror_reads = sa.Table(
 
 
 def keep(
-    c: sa.Connection, table: sa.Table, key: Mapping[str, object], values: Mapping[str, object]
+    c: sa.Connection,
+    table: sa.Table,
+    key: Mapping[str, object],
+    values: Mapping[str, object],
+    others: Mapping[str, object] = MappingProxyType({}),
 ) -> None:
-    """Keep a row under its key: changed where there is one, else made."""
+    """Keep a row under its key: changed where there is one, else made, with what the ``others``
+    of its columns hold at first."""
     here = [table.c[name] == value for name, value in key.items()]
     if not c.execute(table.update().where(*here).values(**values)).rowcount and not make(
-        c, table, {**key, **values}
+        c, table, {**others, **key, **values}
     ):
         c.execute(table.update().where(*here).values(**values))
 

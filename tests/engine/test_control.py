@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,9 +15,10 @@ import pytest
 import sqlalchemy as sa
 
 from migrator import commands, write_ahead
-from migrator.errors import MigratorError, Refused, Waiting
+from migrator.errors import MigratorError, Refused, Transient, Waiting
 from migrator.model.phase import Phase
-from migrator.state import LiveState, control, tables
+from migrator.state import LiveState, Pace, ShadowReads, control, keep_pace, tables
+from migrator.state.rebuild import insert_run
 from tests.conftest import tidy
 from tests.ending import joined, waited
 from tests.engine.games import contents, fill, game, make_project, source, target
@@ -284,3 +285,87 @@ def test_a_control_database_of_an_older_version_is_brought_up_to_date(
                     assert kind == column.type.compile(c.dialect), column
         query = sa.text("SELECT version_num FROM migrator_state_version")
         assert c.execute(query).scalar_one() == control.HEAD
+
+
+def test_who_steers_at_once_undoes_nothing_of_the_other(config: Path) -> None:
+    with commands.Project(config, "test") as project, commands.Project(config, "test") as other:
+        ours, theirs = project.control, other.control
+        theirs.runs()
+        keep_pace(ours, "run", "throttled", rate=1.0)
+        meets: list[Callable[[], object]] = []
+
+        @sa.event.listens_for(ours.engine, "before_cursor_execute")
+        def meet(_c: object, _cursor: object, statement: str, *_: object) -> None:
+            if meets and not statement.startswith("SELECT") and "migrator_pace" in statement:
+                meets.pop()()
+
+        meets.append(lambda: keep_pace(theirs, "run", "paused", paused=True))
+        assert keep_pace(ours, "run", "throttled", rate=5.0) == Pace(5.0, paused=True)
+        assert meets == []
+
+
+def test_a_row_of_what_was_said_is_made_by_one_of_two_at_once(on_postgresql: Path) -> None:
+    config = on_postgresql
+    with commands.Project(config, "test") as project, commands.Project(config, "test") as other:
+        ours, theirs = project.control, other.control
+        theirs.runs()
+        mine, its = ShadowReads(ours, "run"), ShadowReads(theirs, "run")
+        meets: dict[str, Callable[[], object]] = {
+            "migrator_pace": lambda: keep_pace(theirs, "run", "paused", paused=True),
+            "migrator_reads": lambda: its.keep_share(0.5),
+            "migrator_stamp": lambda: theirs.stamp("0001"),
+        }
+
+        @sa.event.listens_for(ours.engine, "before_cursor_execute")
+        def meet(_c: object, _cursor: object, statement: str, *_: object) -> None:
+            if statement.startswith("INSERT INTO migrator_") and meets:
+                meets.pop(statement.split()[2], lambda: None)()
+
+        assert keep_pace(ours, "run", "throttled", rate=5.0) == Pace(5.0, paused=True)
+        mine.keep_share(0.25)
+        assert mine.share() == 0.25
+        ours.stamp("0001")
+        assert ours.stamps() == {"0001"}
+        assert meets == {}
+
+
+def test_a_run_that_is_rebuilt_and_one_that_starts_are_not_both_on_a_class(config: Path) -> None:
+    moves = [("Game", "a", "b")]
+    with commands.Project(config, "test") as project, commands.Project(config, "test") as other:
+        lost = project.control.start("0001", "", "", moves)
+        with project.control.transaction() as c:
+            c.execute(tables.move.delete())
+            c.execute(tables.run.delete())
+        other.control.runs()
+        began: list[str] = []
+
+        def start() -> None:
+            try:
+                other.control.start("0002", "", "", moves)
+            except Refused as error:
+                began.append(error.what)
+            else:
+                began.append("both")
+
+        thread = threading.Thread(target=start)
+
+        @sa.event.listens_for(project.control.engine, "before_cursor_execute")
+        def meets(_c: object, _cursor: object, statement: str, *_: object) -> None:
+            if statement.startswith("INSERT INTO migrator_run"):
+                thread.start()
+                thread.join(0.2)
+
+        insert_run(project.control, lost, moves)
+        joined(thread)
+        assert began == ["Game is in an unfinished move (revision 0001)"]
+
+
+def test_a_pool_without_a_free_connection_is_waited_for(on_sqlite: Path) -> None:
+    with commands.Project(on_sqlite, "test") as project:
+        engine = project.control.engine
+        engine.pool._timeout = 0.01  # type: ignore[attr-defined]
+        with ExitStack() as held:
+            while engine.pool.checkedout() < 15:  # type: ignore[attr-defined]
+                held.enter_context(engine.connect())
+            with pytest.raises(Transient, match="no connection became free"):
+                project.control.runs()

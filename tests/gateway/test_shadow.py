@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from migrator import commands
 from migrator.commands.records import GatewayReads
+from migrator.engine import points
 from migrator.engine.swap import SwapTerms
 from migrator.errors import Refused, Waiting
 from migrator.gateway import Gateway
@@ -233,6 +234,20 @@ def test_no_swap_begins_after_a_comparison_that_found_a_difference(
     (found,) = commands.verify_run(live, "0001")
     assert found.clean
     assert commands.cutover(live, "0001", swap=swap).swap is not None
+    kept = ShadowReads(live.control, live.control.run("0001").id)
+
+    def meanwhile(point: str) -> None:
+        if point == "verify.checkpointed" and not kept.open():
+            kept.differed("Game", [{"key": "Game:3", "what": "differs", "paths": ["n"]}], 0)
+
+    monkeypatch.setattr(points, "hook", meanwhile)
+    (found,) = commands.verify_run(live, "0001")
+    assert found.clean  # its key was compared before that
+    with pytest.raises(Waiting, match="1 blocks are different on both sides: Game:3"):
+        commands.cutover(live, "0001", swap=swap)
+    monkeypatch.setattr(points, "hook", None)
+    commands.verify_run(live, "0001")
+    assert kept.open() == {}
 
 
 def test_a_comparison_of_which_only_numbers_are_known_counts_as_well(moved: Moved) -> None:
@@ -243,6 +258,19 @@ def test_a_comparison_of_which_only_numbers_are_known_counts_as_well(moved: Move
     told = {"cls": "Game", "differ": 1, "missing": 0, "extra": 0}
     record(moved.owner.run.id, "verified", **told, keys=["Game:3"])
     assert kept.open() == {"Game": {"Game:3": []}}
+
+
+def test_what_a_comparison_names_it_looks_at_again(moved: Moved) -> None:
+    control, run = moved.project.control, moved.owner.run.id
+    kept, since = ShadowReads(control, run), control.newest(run)
+    kept.differed("Game", [{"key": f"Game:{n}", "paths": ["n"]} for n in (3, 5)], 0)
+    told = {"cls": "Game", "missing": 0, "extra": 0, "since": since}
+    control.record(run, "verified", **told, differ=1, keys=["Game:3"])
+    assert kept.open() == {"Game": {"Game:3": ["n"], "Game:5": ["n"]}}
+    control.record(run, "verified", **told, differ=0, keys=[])
+    assert kept.open() == {"Game": {"Game:5": ["n"]}}
+    control.record(run, "verified", **(told | {"since": control.newest(run)}), differ=0, keys=[])
+    assert kept.open() == {}
 
 
 def test_writes_and_a_mirror_at_work_are_no_difference(
