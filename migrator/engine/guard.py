@@ -89,7 +89,7 @@ class Guard:
                 log.warning("guard", where=error.where, error=error.what)
             except Exception:
                 if not self._stop.is_set():  # else the stores were closed under it
-                    raise
+                    log.exception("guard")  # a feed may grow later on, whatever this was
 
     def look(self) -> None:
         """One round: note what each feed keeps, and give up what keeps too much."""

@@ -255,6 +255,7 @@ class Lane:
             yield
         except BaseException:
             self._readings[side].close()
+            self._since = self._since or time.monotonic()
             raise
 
     def _act(self, primary: str, given: Touches) -> None:

@@ -43,11 +43,12 @@ from migrator.engine.swap import Swap, SwapTerms, mend, swap
 from migrator.engine.throttle import Throttle
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Scene
-from migrator.errors import Interrupted, MigratorError, Refused, Terminal
+from migrator.errors import Interrupted, MigratorError, Refused, Terminal, Transient
 from migrator.journal import OTHER
 from migrator.model.phase import Phase
 from migrator.retry import Retry
 from migrator.state import LiveState, Request, Run, Task, read_pace
+from migrator.state.control import CONTROL
 
 log = structlog.get_logger("migrator.mirror")
 
@@ -56,6 +57,8 @@ TELL_EVERY = 0.5
 _SETTLING = "settle "
 # After so many seconds without a word the guard speaks for the mirror.
 _ALIVE_EVERY = 2.0
+# Seconds after a store did not answer for as long as a request is repeated, or had no time.
+_PAUSE = 0.5
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -196,7 +199,8 @@ class Mirror:
         self.epochs.look()
         if self.run.fence:
             mend(self)  # an attempt whose end could not be written
-        request = self._request = self.live.asked()
+        request, waits = self.live.asked(), ""
+        self._request = request
         if self._mirrors(request):
             self.catalogues.look()
             try:
@@ -204,11 +208,18 @@ class Mirror:
             except Terminal:
                 if not self.catalogues.explains():
                     raise
+            except Transient as error:
+                if error.where == CONTROL:
+                    raise
+                # What was in hand is taken up again, whenever the store answers.
+                waits = f"{error.where}: {error.what}"
+                log.warning("mirror waits", where=error.where, error=error.what, seconds=_PAUSE)
+                self.scene.stop.wait(_PAUSE)
             if self.run.phase.rank >= Phase.BACKFILLED.rank:
                 self.mending.turn(time.monotonic())
             if self.run.phase is Phase.SHADOW_READ:
                 self.held.turn(self.run, self.lanes)
-        self.tell()
+        self.tell(waits=waits)
         if request is None:
             if self.run.phase.rank < Phase.DUAL_WRITE.rank:
                 time.sleep(IDLE)

@@ -5,19 +5,24 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from migrator import commands
 from migrator.engine import mending, pairs
+from migrator.engine.lane import _scan_from_start
 from migrator.engine.swap import SwapTerms
-from migrator.errors import Refused, Waiting
+from migrator.errors import Refused, Transient, Waiting
 from migrator.model.block import Address, Aggregate, cut
 from migrator.model.phase import Phase
 from migrator.model.value import Value
 from migrator.route import Route
-from tests.gateway.kit import make_project, unseen
+from migrator.state import LiveState
+from migrator.stores.sqlite.collection import EntriesReader
+from tests.gateway.kit import make_project, unseen, until
 from tests.gateway.test_live import held, mirroring
 
 Patch = pytest.MonkeyPatch
@@ -77,6 +82,27 @@ def test_the_mirror_reconciles_what_differs_and_the_swap_is_free(
     assert len(_events(live, "reconciled")) == 3
     assert any("n: 66" in told for told in _events(live, "reconciled"))
     assert commands.cutover(live, "0001", swap=REHEARSED).swap is not None
+
+
+def test_the_mirror_waits_for_a_store_also_while_it_compares(
+    config: Path, live: commands.Project, monkeypatch: Patch
+) -> None:
+    state = LiveState(live.control, live.control.run("0001").id)
+    position = state.position(0, "source")
+    assert position is not None
+    state.keep(0, "source", replace(position, scan=_scan_from_start()))
+    monkeypatch.setattr("migrator.retry.GIVE_UP_SECONDS", 0.01)
+    keys, down = EntriesReader.keys, iter(range(5))
+
+    def fails(self: EntriesReader, *args: Any) -> object:
+        for _ in down:
+            raise Transient("gone away", where=self.where)
+        return keys(self, *args)
+
+    monkeypatch.setattr(EntriesReader, "keys", fails)
+    with mirroring(config):
+        until(lambda: _events(live, "scanned anew"))
+    assert next(down, None) is None
 
 
 def test_too_many_to_name_mean_that_all_is_compared(

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import bson
@@ -20,7 +21,7 @@ from migrator.cli.metrics import Collector
 from migrator.commands import live
 from migrator.commands.feeds import feed_bound
 from migrator.commands.records import RunStatus
-from migrator.engine.guard import Bounds, share
+from migrator.engine.guard import Bounds, Guard, share
 from migrator.engine.lane import _scan_from_start
 from migrator.errors import Interrupted, Refused, Transient
 from migrator.journal import Journal, Keeping, Kept
@@ -55,6 +56,26 @@ until = partial(until_, seconds=LONG)
 )
 def test_how_much_of_what_it_may_a_feed_keeps(kept: Kept, part: float) -> None:
     assert share(kept, 100) == part
+
+
+def test_a_guard_goes_on_whatever_it_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.engine.guard._BEAT", 0.01)
+    beats = iter([RuntimeError("odd"), RuntimeError("again")])
+    done = threading.Event()
+
+    def still_there(_: object) -> None:
+        for error in beats:
+            raise error
+        done.set()
+
+    scene = SimpleNamespace(lease=SimpleNamespace(check=lambda: None))
+    mirror = SimpleNamespace(scene=scene, lanes=[], still_there=still_there)
+    guard = Guard(mirror, Bounds(1))  # type: ignore[arg-type]
+    guard.begin()
+    try:
+        assert done.wait(10)
+    finally:
+        guard.end()
 
 
 # ---------------------------------------------------------------------- what servers tell
