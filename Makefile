@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
+# Each test may start several processes, and each would compile all of it anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install demo test check lint format types arrows docs docs-serve references bench lock \

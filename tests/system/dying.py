@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from pkgutil import walk_packages
 
-from migrator import commands
+from migrator import commands, stores
 from migrator.engine import points
 from migrator.errors import Transient, Waiting
 from migrator.gateway import Gateway
@@ -28,9 +29,9 @@ from tests.gateway.writers import Writer
 
 LONG = 120.0  # seconds; as long as a loaded machine may take
 FORKED = multiprocessing.get_context("forkserver")
-_STORES = ("cassandra", "dynamodb", "mongo", "redis", "sql", "sqlite")
+_STORES = walk_packages(stores.__path__, f"{stores.__name__}.")
 FORKED.set_forkserver_preload(
-    [__name__, "migrator.cli.runs", *(f"migrator.stores.{name}" for name in _STORES)]
+    [__name__, "migrator.cli.runs", "alembic.script", *(module.name for module in _STORES)]
 )
 
 
