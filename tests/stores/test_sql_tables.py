@@ -280,6 +280,43 @@ def test_composite_text_keys_page_in_the_servers_order(base: Base) -> None:
     assert sum(len(collection.keys(r, None, 99)[0]) for r in ranges) == len(rows)
 
 
+@pytest.mark.parametrize("base", ["sqlite", "postgresql"], indirect=True)
+def test_jsons_null_is_the_key_of_no_block_and_of_a_row_below_it(base: Base) -> None:
+    json = "jsonb" if base.dialect == "postgresql" else "JSON TEXT"
+    base.run(
+        f"CREATE TABLE game (id {json} NOT NULL PRIMARY KEY); "
+        f"CREATE TABLE round (game {json} NOT NULL REFERENCES game (id), k {json} NOT NULL, "
+        "n integer NOT NULL, PRIMARY KEY (game, k))"
+    )
+    shape = tables("game", rounds=tables("round", order_by="n"))
+    collection = base.store().collection("Game", At("shop", shape))
+
+    def game(*keys: Any) -> Block:
+        rounds: list[Any] = [{"k": key, "n": n} for n, key in enumerate(keys)]
+        return Block("g", {"": {"id": "g", "rounds": rounds}})
+
+    for each in (game("a", None), game("a"), game(None, "a"), game(None)):
+        collection.write([each])
+        assert collection.read(["g"]) == [each]
+    with pytest.raises(DoesNotFit, match=r"its key \['id'\] is null in part") as refused:
+        collection.write([Block(None, {"": {"id": None, "rounds": []}})])
+    assert "null" in str(refused.value)
+    assert collection.read([None]) == [None]
+    observer = collection.observer()
+    assert observer.read(["g"]) == [game(None)]
+    base.run("INSERT INTO game VALUES ('null')")
+    for read in (
+        lambda: collection.page(None, None, 9),
+        lambda: collection.keys(None, None, 9),
+        lambda: collection.sample(9),
+        lambda: observer.page(None, None, 9),
+    ):
+        with pytest.raises(Terminal, match="key is null in part"):
+            read()
+    with pytest.raises(Refused, match="NULL in part"):
+        base.store("new").collection("Game", At("new", shape)).page(None, None, 9)
+
+
 def test_c12_a_key_with_nulls_is_refused(base: Base) -> None:
     base.run(
         "CREATE TABLE area (region varchar(5), code integer NOT NULL, UNIQUE (region, code));"

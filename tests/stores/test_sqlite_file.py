@@ -183,6 +183,35 @@ def test_no_other_row_below_goes_with_one_by_its_collation(base: Base) -> None:
     assert collection.read(["g"]) == [made]
 
 
+def test_what_lies_below_a_row_that_stays_is_left_as_a_row_beside_it_goes(base: Base) -> None:
+    base.run(
+        "CREATE TABLE game (id text NOT NULL PRIMARY KEY);"
+        "CREATE TABLE round (game text NOT NULL REFERENCES game (id), n integer PRIMARY KEY, "
+        "pos text NOT NULL COLLATE NOCASE);"
+        "CREATE UNIQUE INDEX of_pos ON round (pos COLLATE BINARY);"
+        "CREATE TABLE line (round integer NOT NULL REFERENCES round (n), text text NOT NULL "
+        "PRIMARY KEY);"
+        "CREATE TRIGGER below BEFORE DELETE ON round BEGIN DELETE FROM line WHERE round = OLD.n; "
+        "END"
+    )
+    lines = tables("line", order_by="text")
+    shape = tables("game", rounds=tables("round", key="pos", order_by="n", lines=lines))
+    collection = base.store().collection("Game", At("shop", shape))
+    rounds: Any = [
+        {"n": n, "pos": pos, "lines": [{"text": pos}]} for n, pos in enumerate(("b", "B"))
+    ]
+    other = Block("h", {"": {"id": "h", "rounds": [{"n": 2, "pos": "c", "lines": []}]}})
+    collection.write([Block("g", {"": {"id": "g", "rounds": rounds}})])
+    collection.write([other])
+    made = Block("g", {"": {"id": "g", "rounds": rounds[:1]}})
+    collection.write([made])
+    assert collection.read(["g"]) == [made]
+    # A row that comes is looked for below other games, and none but it.
+    collection.write([more := Block("g", {"": {"id": "g", "rounds": [
+        *rounds, {"n": 3, "pos": "C", "lines": [{"text": "C"}]}]}})])  # fmt: skip
+    assert collection.read(["g", "h"]) == [more, other]
+
+
 def test_an_exchange_wants_what_was_read(base: Base) -> None:
     collection = games(base)
     collection.write([game(1, "a", "b")])

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from migrator.stores.sql.tables import TablesCollection
 
 _ONE: sa.ColumnElement[int] = sa.literal_column("1")
+_KEPT = 100  # texts, of as many lists of fields
 
 
 class Amender:
@@ -75,6 +76,8 @@ class Amender:
         names = tuple(set_)
         text = self._updates.get(names)
         if text is None:
+            if len(self._updates) == _KEPT:
+                self._updates.clear()
             text = self._updates[names] = self._update(names)
         given = [self._fields[name].encode(value) for name, value in set_.items()]
         # The row is held by its change, so what is read behind that is of one moment.

@@ -65,6 +65,8 @@ def read_column(text: str, system: str) -> Value:
 
 def write_json(value: Value) -> str:
     """The JSON text of a value. Raises Unfit, naming the path, for what would change."""
+    if value is JSON_NULL:
+        return "null"
     if type(value) is v.Opaque and value.kind == "json":
         return value.data.decode("utf-8", "surrogatepass")
     out: list[str] = []

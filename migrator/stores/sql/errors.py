@@ -99,6 +99,7 @@ _NUMBERS: dict[int, tuple[Sort, str]] = {
     1205: (Sort.AGAIN, "lock"),
     1213: (Sort.AGAIN, "lock"),
     1020: (Sort.AGAIN, "lock"),
+    1317: (Sort.AGAIN, "time"),  # KILL QUERY, as 57014
     1969: (Sort.AGAIN, "time"),
     3024: (Sort.AGAIN, "time"),
     1045: (Sort.FOREVER, "auth"),

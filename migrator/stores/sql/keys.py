@@ -12,12 +12,13 @@ from typing import Any, cast
 
 import sqlalchemy as sa
 
-from migrator.errors import Refused
+from migrator.errors import Refused, Terminal
 from migrator.model import tags
 from migrator.model import value as v
 from migrator.model.value import Value
 from migrator.ports import Json
 from migrator.stores.sql.columns import Codec, server_cast
+from migrator.stores.sql.documents import JSON_NULL
 from migrator.stores.sql.options import Dialect
 from migrator.stores.sql.shape import Node
 from migrator.stores.sql.unfit import Unfit
@@ -35,6 +36,17 @@ def key_of(id: Value, width: int) -> Key | None:
 def id_of(key: Key) -> Value:
     """The block's id: the key's value, or the list of a composite key's values."""
     return key[0] if len(key) == 1 else list(key)
+
+
+def sure(key: Key, where: str) -> Key:
+    """The same key. Raises Terminal for one that is JSON's null, at least in part, which is the key
+    of no block: such a row came since the shape was looked up."""
+    if JSON_NULL in key:
+        raise Terminal(
+            "a row's key is null in part (JSON's null)", where=where,
+            hint="give that row another key, or remove it",
+        )  # fmt: skip
+    return key
 
 
 def to_json(key: Key) -> Json:
@@ -156,6 +168,23 @@ def among(
     if len(columns) == 1:
         return columns[0].in_([key[0] for key in keys])
     return sa.tuple_(*columns).in_([tuple(key) for key in keys])
+
+
+def exactly(
+    codecs: Sequence[Codec],
+    columns: Sequence[sa.ColumnElement[Any]],
+    keys: Sequence[Sequence[Any]],
+    dialect: Dialect,
+) -> sa.ColumnElement[bool]:
+    """As ``among``, and on SQLite no row that only the index over the columns tells from these:
+    it may have another collation than they have."""
+    found = among(codecs, columns, keys, dialect)
+    if dialect != "sqlite" or all(codec.family for codec in codecs):
+        return found
+    # What is made of what lies there may be spelled otherwise than that.
+    as_is = [codec.decode is None or codec.json for codec in codecs]
+    exact = [sa.collate(c, "BINARY") if x else c for c, x in zip(columns, as_is, strict=True)]
+    return sa.and_(found, among(codecs, exact, keys, dialect))
 
 
 def _among_arrays(

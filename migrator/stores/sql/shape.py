@@ -18,7 +18,7 @@ from migrator.errors import Refused
 from migrator.model.move import Tables
 from migrator.model.path import child as child_path
 from migrator.stores.sql.catalog import Column, ForeignKey, Table, read_table
-from migrator.stores.sql.columns import Codec, codec
+from migrator.stores.sql.columns import Codec, codec, server_cast
 from migrator.stores.sql.options import Dialect
 from migrator.stores.sql.schema import split_declared
 
@@ -119,9 +119,15 @@ def on_server(connection: Connection, dialect: Dialect) -> Schema:
 
 
 def null_keys(connection: Connection, node: Node, names: list[str]) -> bool:
-    """Whether a row's key is NULL in part."""
-    probe = sa.select(sa.literal(1)).select_from(node.table)
-    probe = probe.where(sa.or_(*(node.table.c[name].is_(None) for name in names))).limit(1)
+    """Whether a row's key is NULL in part, or JSON's null, where it is that of a block."""
+    null: list[sa.ColumnElement[bool]] = []
+    for name, each in zip(names, node.codecs_of(tuple(names)), strict=True):
+        held: sa.ColumnElement[Any] = node.table.c[name]
+        null.append(held.is_(None))
+        if each.json and node.up is None:
+            held = server_cast(held, "text") if connection.dialect.name == "postgresql" else held
+            null.append(sa.func.trim(held) == sa.literal_column("'null'"))
+    probe = sa.select(sa.literal(1)).select_from(node.table).where(sa.or_(*null)).limit(1)
     return connection.execute(probe).first() is not None
 
 
@@ -248,7 +254,7 @@ def _check_key(schema: Schema, node: Node, where: str) -> None:
         raise Refused(
             f"table {info.name}: nothing makes {list(node.key)} unique", where=where, hint=hint
         )
-    nullable = [name for name in node.key if info.by_name[name].nullable]
+    nullable = [c.name for c in node.codecs_of(node.key) if c.column.nullable or c.json]
     if not nullable:
         return
     # A comparison with NULL is never true: paging would pass such rows over (hard case C12).

@@ -24,8 +24,9 @@ from migrator.model.value import Opaque, Value
 from migrator.ports import Held, How, Inference, Json, Observer, Page, Statistics
 from migrator.stores.sql.catalog import Table, mark, read_table
 from migrator.stores.sql.columns import Codec
+from migrator.stores.sql.documents import JSON_NULL
 from migrator.stores.sql.findings import findings, same_key, unfit_float, unfit_text
-from migrator.stores.sql.keys import among, between, id_of, key_of, selected, to_json
+from migrator.stores.sql.keys import among, between, id_of, key_of, selected, sure, to_json
 from migrator.stores.sql.live import Live
 from migrator.stores.sql.rows import Found, Reader, fetch
 from migrator.stores.sql.shape import Node, on_server, resolve
@@ -174,12 +175,13 @@ class TablesReading:
             return None
 
     def _key(self, found: Found) -> tuple[Value, ...]:
-        return tuple([found.values[i] for i in self._key_places])
+        return sure(tuple([found.values[i] for i in self._key_places]), self.where)
 
     def id_of(self, found: Found) -> Value:
         """The block's id of a root row."""
         places = self._key_places
-        return found.values[places[0]] if len(places) == 1 else id_of(self._key(found))
+        id = found.values[places[0]]
+        return id if len(places) == 1 and id is not JSON_NULL else id_of(self._key(found))
 
     def _block(self, found: Found) -> Block:
         return Block(self.id_of(found), self.rules.partition(found.record))
@@ -293,7 +295,8 @@ class TablesCollection(TablesReading, Live):
             .where(ranked.c["row number"] % step == 0, ranked.c["row number"] < total)
             .order_by(ranked.c["row number"])
         )
-        return [_decoded(codecs, row) for row in fetch(connection, query, self.dialect)]
+        rows = fetch(connection, query, self.dialect)
+        return [sure(_decoded(codecs, row), self.where) for row in rows]
 
     def sample(self, size: int) -> list[Block]:
         """Blocks at even distances over the key's order."""
@@ -317,7 +320,8 @@ class TablesCollection(TablesReading, Live):
             .limit(limit)
         )
         with self._reading() as connection:
-            keys = [_decoded(codecs, row) for row in fetch(connection, query, self.dialect)]
+            rows = fetch(connection, query, self.dialect)
+        keys = [sure(_decoded(codecs, row), self.where) for row in rows]
         return [id_of(key) for key in keys], to_json(keys[-1]) if len(keys) == limit else None
 
     def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:

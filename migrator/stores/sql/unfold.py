@@ -79,7 +79,7 @@ def form(values: Sequence[Value]) -> Form:
     """A key's values in a form that is equal where the columns' own values are."""
     if _PLAIN.issuperset(map(type, values)):
         return tuple(values)
-    return tuple([value if type(value) in _PLAIN else encode(value) for value in values])
+    return tuple([value if type(value) in _PLAIN else canonical((value,)) for value in values])
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class _Unfolder:
                     self._check_null(column, path)
                     raw.append(None)
                 else:
-                    raw.append(column.encode(None if value is JSON_NULL else value))
+                    raw.append(column.encode(value))
             except Unfit as error:
                 self.unfit(error, child_path(path, name))
             values.append(value)
@@ -333,7 +333,7 @@ class _Unfolder:
         if not node.key:
             return ()
         parts = [values[i] for i in node.places(node.key)]
-        if None in parts:
+        if None in parts or (JSON_NULL in parts and node.up is None):
             self.refuse(f"its key {list(node.key)} is null in part", path)
         key = form(parts)
         if (node, key) in self.seen:

@@ -28,7 +28,7 @@ from migrator.model.value import Record, Value, show
 from migrator.stores.sql.alone import Alone, Decide, Wanted
 from migrator.stores.sql.changes import Changes, changes_of, parents_first
 from migrator.stores.sql.errors import is_unique
-from migrator.stores.sql.keys import among, bind
+from migrator.stores.sql.keys import among, bind, exactly
 from migrator.stores.sql.rows import Found
 from migrator.stores.sql.shape import Node, unique_keys
 from migrator.stores.sql.unfold import Form, Later, Unfolded, Written, canonical, form, unfold
@@ -129,10 +129,6 @@ class Writer:
         for node in nodes:
             self._adopt(connection, node, unfolded.rows[node], held)
             changes[node] = changes_of(node, unfolded.rows[node], held[node])
-            if changes[node].gone and not exact(node) and self.dialect == "sqlite":
-                # With a row that goes others may, which the index alone tells from it.
-                changes[node].changed = unfolded.rows[node]
-                changes[node].fresh = []
         for node in reversed(nodes):
             self._delete(connection, node, changes[node].gone)
         for node in nodes:
@@ -213,7 +209,7 @@ class Writer:
         columns = [node.table.c[name] for name in node.key]
         for start in range(0, len(fresh), _CHUNK):
             keys = [[row.raw[i] for i in places] for row in fresh[start : start + _CHUNK]]
-            condition = among(codecs, columns, keys, self.dialect)
+            condition = exactly(codecs, columns, keys, self.dialect)
             self.collection.reader.read_at(connection, node, [condition], None, held)
 
     def _change(
@@ -282,7 +278,7 @@ class Writer:
                 [c.encode(values[i]) for c, i in zip(codecs, places, strict=True)]
                 for values in gone[start : start + _CHUNK]
             ]
-            yield among(codecs, columns, keys, self.dialect)
+            yield exactly(codecs, columns, keys, self.dialect)
 
     def _read_back(self, connection: Connection, blocks: list[Block]) -> None:
         if blocks:
