@@ -15,6 +15,7 @@ import pytest
 
 from migrator import At, cassandra_table, projection
 from migrator.errors import DoesNotFit, Refused, Terminal
+from migrator.exchange import Exchanging
 from migrator.heavy import KEPT, Heavy
 from migrator.holding import Tags
 from migrator.model import value as v
@@ -510,14 +511,14 @@ def test_a_block_key_that_does_not_say_where_it_lies(store: Store, plain: Any) -
         collection.create()
 
 
-def test_a_column_that_comes_is_told_and_read_once_the_old_shape_is_forgotten(
+def test_a_column_that_comes_is_told_and_one_that_goes_holds_nobody_up(
     store: Store, plain: Any
 ) -> None:
     name = fresh()
     collection = place(store, "table", name)
     assert isinstance(collection, Shaped)
     assert collection.shape_now() is None
-    plain.execute(f"CREATE TABLE {name} (id text PRIMARY KEY, n int)")
+    plain.execute(f'CREATE TABLE {name} (id text PRIMARY KEY, n int, "_migrator" text)')
     plain.execute(f"INSERT INTO {name} (id, n) VALUES ('a', 1)")
     before = collection.shape_now()
     assert collection.read(["a"]) == [block("a", id="a", n=1)]
@@ -528,6 +529,20 @@ def test_a_column_that_comes_is_told_and_read_once_the_old_shape_is_forgotten(
     assert collection.shape_now() != before
     collection.forget()
     assert collection.read(["a"]) == [block("a", id="a", n=1, spell="lumos")]
+    writes, patches, exchanges = (place(store, "table", name) for _ in range(3))
+    for other in (writes, patches, exchanges):
+        assert other.read(["a"]) == collection.read(["a"])
+    plain.execute(f"ALTER TABLE {name} DROP spell")
+    writes.write([block("a", id="a", n=2)])
+    assert collection.read(["a"]) == [block("a", id="a", n=2)]
+    patches.patch([Patch("a", {"": {"id": "a", "n": 3}})])
+    made = block("a", id="a", n=4)
+    assert isinstance(exchanges, Exchanging)
+    assert exchanges.exchange("a", block("a", id="a", n=3), made)
+    assert collection.read(["a"]) == [made]
+    with pytest.raises(DoesNotFit, match="no column for it") as refused:
+        writes.write([block("a", id="a", n=1, spell="nox")])
+    assert refused.value.path == "spell"
 
 
 def test_a_table_that_is_another_is_not_taken(store: Store, plain: Any) -> None:

@@ -19,6 +19,11 @@ _LATER = ("overloaded", "bootstrapping", "is not ready")
 _TOO_LARGE = ("too large", "exceeds", "maximum size", "larger than")
 # What is wrong with the table, and so with every block.
 _OF_THE_TABLE = ("does not exist", "undefined column", "unknown", "unconfigured")
+_NO_COLUMN = ("undefined column", "unknown identifier")
+
+
+class NoColumn(Terminal):
+    """A statement named a column that the table does not have, and was not carried out."""
 
 
 @contextmanager
@@ -79,6 +84,11 @@ def translated(
             return Transient(
                 f"the connection failed: {text}", where=where, unknown=writing, hint="it is retried"
             )
+        case e.InvalidRequest() if _has(text, _NO_COLUMN):
+            return NoColumn(
+                f"Cassandra refused it: {text}", where=where,
+                hint="see whether the table is as it was made",
+            )  # fmt: skip
         case e.InvalidRequest() if key is not None and not _has(text, _OF_THE_TABLE):
             return DoesNotFit(
                 f"{show(key)[:100]}: Cassandra does not take it: {text}",
@@ -97,8 +107,7 @@ def translated(
     return Terminal(
         f"Cassandra refused it: {text}",
         where=where,
-        hint="see whether the table is as it was made; where its columns were changed since, start "
-        "this process anew",
+        hint="see whether the table is as it was made",
     )
 
 

@@ -7,10 +7,10 @@ columns are, ``table_rows.py`` for how an aggregate lies in them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from migrator.errors import DamagedBlock, Refused, Terminal
 from migrator.exchange import Change
@@ -25,6 +25,7 @@ from migrator.ports import Held, Json, Observer, Page, Statistics
 from migrator.retry import insisted, request
 from migrator.stores.cassandra import table_ddl as ddl
 from migrator.stores.cassandra import table_facts as facts
+from migrator.stores.cassandra.edge import NoColumn
 from migrator.stores.cassandra.live import Live
 from migrator.stores.cassandra.locator import Locator
 from migrator.stores.cassandra.ring import sample
@@ -38,6 +39,8 @@ from migrator.stores.cassandra.table_shape import Column, Shape, TableInfo, shap
 from migrator.stores.cassandra.table_spec import SIDE, Spec, spec_of
 from migrator.stores.cassandra.table_wire import Values, Wire
 from migrator.stores.cassandra.table_write import TableWriter
+
+T = TypeVar("T")
 
 
 class Node(Protocol):
@@ -144,6 +147,15 @@ class TableReading:
             self.__dict__.pop(name, None)
         self._wire.forget()
 
+    def _by_shape(self, do: Callable[[], T]) -> T:
+        """What is done by the columns of now: where the table has lost one since they were looked
+        up, nothing was done that named it, and all of it is done by those that are left."""
+        try:
+            return do()
+        except NoColumn:
+            self.forget()
+            return do()
+
     # ------------------------------------------------------------ reading
 
     def _decode(self, values: Values) -> Block:
@@ -171,6 +183,9 @@ class TableReading:
 
     def read(self, ids: Sequence[Value]) -> list[Block | None]:
         """The blocks of these keys, in their order; None where there is none."""
+        return self._by_shape(lambda: self._read(ids))
+
+    def _read(self, ids: Sequence[Value]) -> list[Block | None]:
         blocks: list[Block | None] = []
         rows = self._lookup(ids)
         there = [row for row in rows if row is not None]
@@ -357,16 +372,16 @@ class TableCollection(Live, TableReading):
 
     def write(self, blocks: Sequence[Block]) -> int:
         """Put whole blocks; the bytes sent. Raises DoesNotFit before anything is written."""
-        return self._writer.write(blocks) if blocks else 0
+        return self._by_shape(lambda: self._writer.write(blocks)) if blocks else 0
 
     def patch(self, patches: Sequence[Patch]) -> None:
         """Set and remove entries. Raises Terminal for a block that is not there."""
-        self._writer.patch(patches)
+        self._by_shape(lambda: self._writer.patch(patches))
 
     def delete(self, addresses: Sequence[Address]) -> None:
         """Remove blocks; those that are not there are no error."""
         if addresses:
-            self._writer.delete(addresses)
+            self._by_shape(lambda: self._writer.delete(addresses))
 
     @cached_property
     def _exchanger(self) -> TableExchanger:
@@ -387,11 +402,11 @@ class TableCollection(Live, TableReading):
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         """Change a block that still is ``held``, by a lightweight transaction."""
-        return self._exchanger.exchange(id, held, change)
+        return self._by_shape(lambda: self._exchanger.exchange(id, held, change))
 
     def replace(self, id: Value, change: Block | None) -> None:
         """Put a whole block, or remove it, whatever lies there, by a lightweight transaction."""
-        self._exchanger.replace(id, change)
+        self._by_shape(lambda: self._exchanger.replace(id, change))
 
     def _read_by(self, node: Node) -> TableCollection:
         other = TableCollection(node, self.cls, self.at)
