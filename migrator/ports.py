@@ -110,7 +110,8 @@ class LayoutFacts:
     ``effective``: one block is one unit of distribution and of atomicity (NoAM).
     ``version``: where the version for conditional writes lies. ``by_key``: a block can be read
     by its key alone. ``costs``: get, get_entries, put, update, append, delete, and ``exchange``
-    where blocks can be changed on condition, as a gateway's update and append do.
+    where blocks can be changed on condition; ``amend`` is a gateway's update or append of fields,
+    where that is told apart.
     ``entries``: the entries lie apart, so that one can be written without the others.
     ``typed``: values lie in columns or keys of declared types, which decide how each is held.
     ``shared``: blocks of several classes may lie in one collection, told apart by their keys.

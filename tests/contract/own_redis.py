@@ -27,15 +27,18 @@ _given: set[int] = set()
 
 
 class Own:
-    """A server that nobody else talks to."""
+    """A server that nobody else talks to; ``tls``: by TLS alone."""
 
-    def __init__(self, folder: object, *options: str, program: str = "redis-server") -> None:
+    def __init__(
+        self, folder: object, *options: str, program: str = "redis-server", tls: bool = False
+    ) -> None:
         if shutil.which(program) is None:
             lacking(f"no {program} at hand (apt-get install redis-server)")
         self._pid = Path(str(folder)) / "own.pid"
         self._command = [
             program, "--bind", "127.0.0.1", "--dir", str(folder), "--save", "",
             "--pidfile", str(self._pid), *options,
+            *(("--port", "0", "--tls-port") if tls else ("--port",)),
         ]  # fmt: skip
         self.port = 0
         self.start()
@@ -50,9 +53,7 @@ class Own:
         while time.monotonic() < end:
             port = self.port or free_port()
             self._pid.unlink(missing_ok=True)
-            self.process = subprocess.Popen(
-                [*self._command, "--port", str(port)], stdout=subprocess.DEVNULL
-            )
+            self.process = subprocess.Popen([*self._command, str(port)], stdout=subprocess.DEVNULL)
             # It ends at once where another process has taken the port since it was found free.
             while self.process.poll() is None and time.monotonic() < end:
                 if self._is_there(port):

@@ -408,9 +408,9 @@ def test_what_came_too_late_to_be_watched_is_not_waited_for_again(
     monkeypatch.setattr(wires, "_exchange", noted)
     with redis.Redis(port=own.port) as plain:
         plain.client_pause(300_000)
-        with pytest.raises(Transient), wire.watching(b"a"):
-            pass
-        assert sent == [("WATCH", b"a")]
+        with pytest.raises(Transient), wire.watching(b"a") as session:
+            session.ask(("GET", b"a"))
+        assert sent == [("WATCH", b"a"), ("GET", b"a")]
 
 
 def test_a_store_that_is_closed_meanwhile_does_what_is_under_way(cache: RedisStore) -> None:

@@ -24,8 +24,9 @@ from migrator.model.value import ObjectId, Record
 from migrator.ports import StoreSettings
 from migrator.retry import Retry
 from migrator.stores.redis import open_store
+from migrator.stores.redis import wire as wires
 from migrator.stores.redis.collection import RedisCollection
-from migrator.stores.redis.wire import Wire
+from migrator.stores.redis.wire import Session, Wire
 from tests.contract import own_redis, servers
 from tests.contract.own_redis import Own
 from tests.stores.test_redis_feed import drained
@@ -33,6 +34,8 @@ from tests.stores.test_redis_feed import drained
 KEY = "k"
 START: Record = {"id": KEY, "n": 1, "first": "ann", "rounds": [{"n": 0}], "odd": [1.5]}
 SHAPES = ("native", "fields", "rounds")
+WHOLE = ("whole", "keys", "string")
+"""Of which no script takes anything: what is set lies in one entry with all else."""
 _DATABASE = 6
 
 
@@ -45,9 +48,11 @@ class Place:
         self.store = open_store(StoreSettings("cache", url, options))
         name = f"{servers.namespace()}amend"
         key = f"{{{{{name}:{{id}}}}}}"
-        layout = redis_native(key, "hash of json", rounds=(f"{key}:rounds", "list of json"))
+        layout = Layout(shape if shape in ("keys", "string") else "hash")
+        if shape == "native":
+            layout = redis_native(key, "hash of json", rounds=(f"{key}:rounds", "list of json"))
         rules = ["/Game/*/rounds[*]"] * (shape == "rounds") + ["/Game/*/*"]
-        at = At("cache", name, rules, layout if shape == "native" else Layout("hash"))
+        at = At("cache", name, ["/Game/*"] if shape in WHOLE else rules, layout)
         collection = self.store.collection("Game", at)
         assert isinstance(collection, RedisCollection)
         self.collection = collection
@@ -78,8 +83,10 @@ class Place:
         return self.collection.amend(KEY, set, append or {})
 
     def refuses(self, set: Record, append: Record | None = None) -> None:
+        """No script does it."""
         before = self.raw()
-        assert self.amend(set, append) is None
+        assert self.collection._amender is not None
+        assert self.collection._amender.amend(KEY, set, append or {}) is None
         assert self.raw() == before
 
     def close(self) -> None:
@@ -196,6 +203,81 @@ def test_what_would_hold_up_the_server_is_left_to_an_exchange(place: Place) -> N
     place.put({**START, "rounds": ["x" * 32_000]})
     assert place.amend({}, {"rounds": 1}) is not None
     assert place.amend({"n": 2}) is not None
+
+
+# ---------------------------------------------------------------- where no script is
+
+
+@pytest.fixture(params=WHOLE)
+def whole(request: pytest.FixtureRequest) -> Iterator[Place]:
+    made = Place(request.param)
+    yield made
+    made.collection.delete([Address(KEY)])
+    made.close()
+
+
+def test_what_no_script_takes_is_looked_at_and_changed(
+    whole: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = int(time.time() * 1000) + 60_000_000
+    whole.put(expires=ends)
+    sent: list[object] = []
+    exchange = wires._exchange
+
+    def counted(connection: Any, commands: Any) -> Any:
+        sent.append(commands)
+        return exchange(connection, commands)
+
+    monkeypatch.setattr(wires, "_exchange", counted)
+    changed = {**START, "n": ObjectId(bytes(12)), "more": "5"}
+    assert_is(whole.amend({"n": ObjectId(bytes(12)), "more": "5"}), changed, ends)
+    longer = {**changed, "rounds": [{"n": 0}, None]}
+    assert_is(whole.amend({}, {"rounds": None}), longer, ends)
+    assert len(sent) == 2 * (3 if whole.shape == "keys" else 2)
+    monkeypatch.undo()
+    assert_is(whole.held(), longer, ends)
+    assert whole.amend({}, {"n": 1}) is None
+    assert whole.amend({"n": 10**5000}) is None
+    assert_is(whole.held(), longer, ends)
+
+
+def test_whoever_is_faster_than_a_look_and_a_change_stays(
+    whole: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole.put()
+    run = Session.run
+
+    def slow(self: Session, units: Any) -> Any:
+        answers = run(self, units)
+        whole.put({**START, "n": 9})
+        return answers
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "run", slow)
+        assert whole.amend({"n": 2}) is None
+    assert_is(whole.held(), {**START, "n": 9})
+    assert_is(whole.amend({"n": 2}), {**START, "n": 2})
+
+
+def test_only_what_was_to_be_carried_out_leaves_a_doubt(
+    whole: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole.put()
+    held, exchange = whole.held(), wires._exchange
+    for unknown in (False, True):
+
+        def breaks(connection: Any, commands: Any, *, at_the_end: bool = unknown) -> Any:
+            replies = exchange(connection, commands)
+            if (("EXEC",) in commands) is at_the_end:
+                raise redis.ConnectionError("gone")
+            return replies
+
+        with monkeypatch.context() as patch:
+            patch.setattr(wires, "_exchange", breaks)
+            with pytest.raises(Transient) as caught:
+                whole.collection.exchange(KEY, held, None)
+        assert caught.value.unknown is unknown
+    assert whole.held() is None
 
 
 # ---------------------------------------------------------------- what can't be read
@@ -344,7 +426,7 @@ def test_who_may_write_no_more_sends_no_script_a_second_time(native: Place) -> N
     assert_is(native.held(), START)
 
 
-def test_who_may_run_no_script_changes_by_exchange(tmp_path: Path) -> None:
+def test_who_may_run_no_script_looks_and_changes(tmp_path: Path) -> None:
     own = Own(tmp_path)
     try:
         with redis.Redis(port=own.port) as plain:
@@ -353,6 +435,7 @@ def test_who_may_run_no_script_changes_by_exchange(tmp_path: Path) -> None:
         place = Place("native", f"redis://poor@127.0.0.1:{own.port}/0")
         place.put()
         place.refuses({"n": 2})
+        assert_is(place.amend({"n": 2}), {**START, "n": 2})
         place.close()
     finally:
         own.stop()
@@ -371,15 +454,22 @@ def test_what_the_replicas_lack_is_not_acknowledged(tmp_path: Path) -> None:
         for number, write in enumerate(
             (
                 lambda: wary.collection.exchange(KEY, held, third),
+                lambda: wary.collection._watching.amend(KEY, {"n": 4}, {}),
                 lambda: wary.amend({"n": 2}),
             )
         ):
             with pytest.raises(Transient, match="0 of 1 replicas") as caught:
                 write()
             assert caught.value.unknown
-            # A change of fields may go again; an exchange would find what it has done itself.
+            # A script may go again; what looks first would find what it has done itself.
             assert caught.value.given_up == (number == 0)
         assert_is(made.held(), {**START, "n": 2})
+        note = wary.collection.note("epoch")
+        for _ in range(2):  # also where it finds what it has written
+            with pytest.raises(Transient, match="0 of 1 replicas"):
+                note.change(None, "a")
+        assert note.read() == "a"
+        assert not note.change(None, "b")
         made.close()
         wary.close()
     finally:

@@ -132,8 +132,8 @@ def test_a_hash_that_changes_meanwhile_is_read_again(
     put(at(store), "1", {"a": "1", "ends": {"a": MOMENT}})
     names, looks = NativeForm._names, []
 
-    def then_changed(form: NativeForm, keys: Sequence[bytes]) -> Any:
-        found = names(form, keys)
+    def then_changed(form: NativeForm, run: Any, keys: Sequence[bytes]) -> Any:
+        found = names(form, run, keys)
         looks.append(keys)
         if len(looks) == 1:
             plain.hset("u:1", "b", "2")

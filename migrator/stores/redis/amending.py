@@ -1,7 +1,8 @@
 """Changing fields of a block where they lie, in one request: a script, or nothing is done.
 
-What the script does not take is left to an exchange, which also tells what is wrong: a value that
-needs a note or that another key would hold, a block that can't be read, a server that runs none.
+What the script does not take (a value that needs a note or that another key would hold, a server
+that runs none) is done by a look and a MULTI. What both leave is for an exchange, which also tells
+what is wrong: a block that is not there, or can't be read.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from migrator.errors import DoesNotFit
-from migrator.model.block import Block
+from migrator.errors import DoesNotFit, MigratorError
+from migrator.model.block import Aggregate, Block, Patch, cut
+from migrator.model.diff import entry_changes
 from migrator.model.json_text import UNFIT, to_json
 from migrator.model.path import escape
+from migrator.model.rules import CorruptBlock, assemble
 from migrator.model.value import INT64_MAX, INT64_MIN, Record, Value, has_utf8
 from migrator.stores.redis import codec, edge, names, scripts
 from migrator.stores.redis.forms import Form, HashForm, Raw, unreadable
-from migrator.stores.redis.names import SIDE
+from migrator.stores.redis.keyed import KeysForm
+from migrator.stores.redis.names import SIDE, Damaged
 from migrator.stores.redis.native import NativeForm
 from migrator.stores.redis.scripts import Script
-from migrator.stores.redis.wire import Arg, Reply, Wire
+from migrator.stores.redis.wire import Arg, Command, Reply, Wire
 
 # So many fields are set at once: Lua has no room for any number of arguments.
 _MOST = 100
@@ -191,6 +195,54 @@ class HashAmender(_Amender):
             return None if data is None else ("element", name, data)
         data = _unnoted([item]) if rules.takes_whole(name) else None
         return None if data is None else ("field", name, data[1:-1])
+
+
+class WatchingAmender:
+    """Looks at a block of any form, and changes it unless somebody was faster: two requests."""
+
+    def __init__(self, wire: Wire, form: Form) -> None:
+        self._wire = wire
+        self._form = form
+        self._apart = isinstance(form, (HashForm, KeysForm))
+
+    def amend(
+        self, id: Value, set_: Mapping[str, Value], append: Mapping[str, Value]
+    ) -> Block | None:
+        try:
+            key = self._form.key(id)
+        except DoesNotFit:
+            return None
+        with self._wire.watching(*self._form.keys(key)) as session:
+            (found,) = self._form.read([key], session.run)
+            if not isinstance(found, Raw):
+                return None
+            try:
+                held = self._form.block(id, found)
+                after = self._after(held, set_, append)
+                commands = [] if after is None else self._commands(found, held, after)
+            except (Damaged, CorruptBlock, MigratorError):
+                return None
+            done = after is not None and (not commands or session.commit(commands) is not None)
+            return after if done else None
+
+    def _after(
+        self, held: Block, set_: Mapping[str, Value], append: Mapping[str, Value]
+    ) -> Block | None:
+        """The block with fields set and elements added; None where there is no list for one."""
+        record = {**assemble(held.entries), **set_}
+        for name, item in append.items():
+            there = record.get(name)
+            if type(there) is not list:
+                return None
+            record[name] = [*there, item]
+        return cut(Aggregate(held.id, record, held.expires), self._form.rules)
+
+    def _commands(self, raw: Raw, held: Block, after: Block) -> Sequence[Command]:
+        if not self._apart:
+            return self._form.replacing(raw.key, raw, self._form.encode(after))
+        changes = entry_changes(held.entries, after.entries)
+        new = {path: after.entries[path] for path in (*changes.added, *changes.changed)}
+        return self._form.patching(raw.key, Patch(held.id, new, changes.removed), raw)
 
 
 def _is_sure(value: Value) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 from migrator.errors import MigratorError, Refused, Transient
@@ -16,7 +17,7 @@ from migrator.model.rules import Entries
 from migrator.model.value import Value
 from migrator.ports import Held, Json, Observer, Page, Statistics
 from migrator.stores.redis import facts, findings, listing, names
-from migrator.stores.redis.amending import amender_of
+from migrator.stores.redis.amending import WatchingAmender, amender_of
 from migrator.stores.redis.forms import (
     Encoded,
     Form,
@@ -115,15 +116,15 @@ class Reader:
         listed, next_ = self._walker.page(range_, position, limit)
         return [self.id(key) for key in listed], next_
 
-    def read(self, ids: Sequence[Value], *, strict: bool = False) -> list[Block | None]:
-        """As of a collection. A key of another type holds no block; ``strict`` raises for one."""
+    def read(self, ids: Sequence[Value]) -> list[Block | None]:
+        """As of a collection."""
         keys = [self._form.key(id) for id in ids]
         wanted = list(dict.fromkeys(keys))
         found: dict[bytes, Block | None] = {}
         for start in range(0, len(wanted), _CHUNK):
             chunk = wanted[start : start + _CHUNK]
             for key, raw in zip(chunk, self._form.read(chunk), strict=True):
-                found[key] = self._block(key, raw, strict)
+                found[key] = self.block(key, raw, strict=False)
         blocks = []
         given: set[bytes] = set()
         for key in keys:
@@ -134,7 +135,8 @@ class Reader:
             blocks.append(block)
         return blocks
 
-    def _block(self, key: bytes, found: Found, strict: bool) -> Block | None:
+    def block(self, key: bytes, found: Found, *, strict: bool) -> Block | None:
+        """The block of what was found. A key of another type holds none; ``strict`` raises."""
         if found is None or (isinstance(found, OtherType) and not strict):
             return None
         if isinstance(found, MigratorError):
@@ -160,7 +162,7 @@ class Matcher(Reader):
                 if isinstance(raw, Raw) and self._is_at(key, block.id) and matches(block, raw):
                     blocks.append(block)
                 else:
-                    blocks.append(self._block(key, raw, strict=False))
+                    blocks.append(self.block(key, raw, strict=False))
         return blocks
 
     def _is_at(self, key: bytes, id: Value) -> bool:
@@ -180,6 +182,7 @@ class RedisCollection:
         self._reader = Reader(wire, self._form, names.id_of, self._form.block)
         self._name = at.collection.encode()
         self._amender = amender_of(wire, self._form)
+        self._watching = WatchingAmender(wire, self._form)
 
     def journal(self, name: str) -> Journal:
         """The feed that the store's options name; only its markers tell runs apart."""
@@ -326,11 +329,20 @@ class RedisCollection:
     def amend(
         self, id: Value, set: Mapping[str, Value], append: Mapping[str, Value]
     ) -> Block | None:
-        return None if self._amender is None else self._amender.amend(id, set, append)
+        after = None if self._amender is None else self._amender.amend(id, set, append)
+        if after is not None:
+            return after
+        with self._once_where_replicas_count():
+            return self._watching.amend(id, set, append)
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
-        try:
+        with self._once_where_replicas_count():
             return self._exchanged(id, held, change)
+
+    @contextmanager
+    def _once_where_replicas_count(self) -> Iterator[None]:
+        try:
+            yield
         except Transient as error:
             # Read again it would be taken for done, though perhaps no replica has it.
             error.given_up = error.given_up or (error.unknown and bool(self._wire.servers.replicas))
@@ -339,17 +351,17 @@ class RedisCollection:
     def _exchanged(self, id: Value, held: Block | None, change: Change) -> bool:
         key = self._form.key(id)
         encoded = self._form.encode(change) if isinstance(change, Block) else None
-        with self._wire.watching(key) as session:
-            self._form.watch(session, key)
-            # Read on another connection, but after the watch began: that is what counts.
-            (found,) = self._reader.read([id], strict=True)
-            if not is_still(found, held):
+        with self._wire.watching(*self._form.keys(key)) as session:
+            (found,) = self._form.read([key], session.run)
+            if not is_still(self._reader.block(key, found, strict=True), held):
                 return False
+            raw = found if isinstance(found, Raw) else None
             if isinstance(change, Patch):
-                commands = self._form.patching(session, key, change)
+                commands = self._form.patching(key, change, raw)
+            elif change is None and raw is None:
+                return True
             else:
-                nothing = change is None and found is None
-                commands = [] if nothing else self._form.replacing(session, key, encoded)
+                commands = self._form.replacing(key, raw, encoded)
             return not commands or session.commit(commands) is not None
 
     def delete(self, addresses: Sequence[Address]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 from redis import exceptions as e
 
 from migrator.errors import DoesNotFit, MigratorError, Terminal, Transient
@@ -33,6 +35,12 @@ def unreachable(error: Exception, where: str) -> MigratorError:
             return Transient("all connections are in use", where=where, hint="raise maxPoolSize")
         case e.ResponseError() if not isinstance(error, e.BusyLoadingError):
             return refused(error, where)
+    if isinstance(error.__context__, ssl.SSLCertVerificationError):
+        return Terminal(
+            f"can't reach Redis: {_short(error)}",
+            where=where,
+            hint="check tlsCAFile, and whether the server's certificate is for this name",
+        )
     return Transient(
         f"can't reach Redis: {_short(error)}",
         where=where,

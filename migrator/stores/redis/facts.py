@@ -56,9 +56,10 @@ LAYOUTS = {
         costs=_WHOLE
         | {
             "get_entries": Cost(1, "the entries and the notes"),
-            "update": Cost(3, "the entries; the notes where one changes"),
-            "append": Cost(3, "the entry"),
-            "exchange": Cost(4, "the entries that differ", least=3),
+            "update": Cost(2, "the entries; the notes where one changes"),
+            "append": Cost(2, "the entry"),
+            "amend": Cost(3, "the entries", least=1),
+            "exchange": Cost(2, "the entries that differ"),
         },
     ),
     "keys": LayoutFacts(
@@ -69,10 +70,13 @@ LAYOUTS = {
             "get": Cost(2, "the block", least=1),
             "get_entries": Cost(1, "the entries"),
             "put": Cost(2, "the block"),
-            "update": Cost(3, "the entries"),
-            "append": Cost(3, "the entry"),
+            "update": Cost(2, "the entries"),
+            "append": Cost(2, "the entry"),
+            "amend": Cost(
+                3, "the names of all entries, and those that differ", whole=True, least=2
+            ),
             "exchange": Cost(
-                5, "the names of all entries, and those that differ", whole=True, least=4
+                3, "the names of all entries, and those that differ", whole=True, least=2
             ),
             "delete": Cost(2, "the key and the names of the entries"),
         },
@@ -84,9 +88,10 @@ LAYOUTS = {
         costs=_WHOLE
         | {
             "get_entries": Cost(1, "the block"),
-            "update": Cost(3, "the block, there and back", whole=True),
-            "append": Cost(3, "the block, there and back", whole=True),
-            "exchange": Cost(4, "the block, there and back", whole=True, least=3),
+            "update": Cost(2, "the block, there and back", whole=True),
+            "append": Cost(2, "the block, there and back", whole=True),
+            "amend": Cost(2, "the block, there and back", whole=True),
+            "exchange": Cost(2, "the block, there and back", whole=True),
         },
         entries=False,
         limits=Limits(block_bytes=MAX_BYTES, key_bytes=MAX_BYTES, nesting=NESTING),
@@ -99,9 +104,10 @@ LAYOUTS = {
         costs=_WHOLE
         | {
             "get_entries": Cost(1, "the block"),
-            "update": Cost(4, "the block, there and back", whole=True),
-            "append": Cost(4, "the block, there and back", whole=True),
-            "exchange": Cost(6, "the block, there and back", whole=True, least=4),
+            "update": Cost(2, "the block, there and back", whole=True),
+            "append": Cost(2, "the block, there and back", whole=True),
+            "amend": Cost(3, "fields of the hash, or one more of a list", least=1),
+            "exchange": Cost(2, "the block, there and back", whole=True),
         },
         entries=False,
         kinds=NATIVE_KINDS,

@@ -60,6 +60,8 @@ class OtherType(Terminal):
 
 Found = Raw | MigratorError | None
 Decode = Callable[[Value, Raw], Block]
+Run = Callable[[Sequence[Unit]], list[list[Reply]]]
+"""``Wire.run``, or that of a ``Session``."""
 
 
 class Form(Protocol):
@@ -67,6 +69,7 @@ class Form(Protocol):
 
     type: str
     pattern: bytes
+    rules: Representation
 
     def key(self, id: Value) -> bytes:
         """The key of a block. Raises DoesNotFit for an identifier that can be none."""
@@ -81,8 +84,12 @@ class Form(Protocol):
     def touched(self, key: bytes) -> Iterable[tuple[bytes, bool]]:
         """The keys of the blocks that a key is part of, and whether it is that of one itself."""
 
-    def read(self, keys: Sequence[bytes]) -> list[Found]:
-        """What lies in some keys; an error where one holds something else."""
+    def keys(self, key: bytes) -> Sequence[bytes]:
+        """All keys that tell whether a block has changed, its own first."""
+
+    def read(self, keys: Sequence[bytes], run: Run | None = None) -> list[Found]:
+        """What lies in some keys; an error where one holds something else. ``run`` is by what it
+        asks, by default the wire."""
 
     def block(self, id: Value, raw: Raw) -> Block:
         """The block, decoded by the copier. Raises Damaged."""
@@ -96,14 +103,11 @@ class Form(Protocol):
     def patch(self, patch: Patch) -> None:
         """Change entries of one block. Raises Terminal where there is none."""
 
-    def watch(self, session: Session, key: bytes) -> None:
-        """Watch what of a block lies beside its key, which is watched already."""
+    def patching(self, key: bytes, patch: Patch, raw: Raw | None) -> list[Command]:
+        """The commands that patch what was read. Raises Terminal where there is no block."""
 
-    def patching(self, session: Session, key: bytes, patch: Patch) -> list[Command]:
-        """The commands of a patch of a block that is watched. Raises DoesNotFit, Terminal."""
-
-    def replacing(self, session: Session, key: bytes, block: Encoded | None) -> list[Command]:
-        """The commands that put a whole block in the place of one that is watched, or nothing."""
+    def replacing(self, key: bytes, raw: Raw | None, block: Encoded | None) -> list[Command]:
+        """The commands that put a whole block, or none, in the place of what was read there."""
 
     def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
         """Some entries."""
@@ -164,12 +168,13 @@ class OneKey:
 
     _get: Command = ()
 
-    def read(self, keys: Sequence[bytes]) -> list[Found]:
+    def keys(self, key: bytes) -> Sequence[bytes]:
+        return (key,)
+
+    def read(self, keys: Sequence[bytes], run: Run | None = None) -> list[Found]:
         units = [Unit(key, [(*self._get, key), ("PEXPIRETIME", key)]) for key in keys]
-        return [
-            self._found(key, *replies)
-            for key, replies in zip(keys, self._wire.run(units), strict=True)
-        ]
+        answers = (run or self._wire.run)(units)
+        return [self._found(key, *replies) for key, replies in zip(keys, answers, strict=True)]
 
     def _found(self, key: bytes, held: Reply, expires: Reply) -> Found:
         for reply in (held, expires):
@@ -235,12 +240,12 @@ class OneKey:
     def patch(self, patch: Patch) -> None:
         key = self.key(patch.id)
         self._check(patch)
-        self._commit(key, lambda session: self._changes(session, key, patch))
+        self._commit(key, lambda session: self._patched(patch, self._look(session, key)))
 
     def _commit(self, key: bytes, changes: Callable[[Session], list[Command]]) -> None:
         """Carry out what follows from what is there, unless that changed meanwhile: then again."""
         for _ in range(TRIES):
-            with self._wire.watching(key) as session:
+            with self._wire.watching(*self.keys(key)) as session:
                 commands = changes(session)
                 if not commands or session.commit(commands) is not None:
                     return
@@ -250,30 +255,28 @@ class OneKey:
             hint="it is tried again",
         )
 
-    def watch(self, session: Session, key: bytes) -> None:
-        """All of it is in one key."""
-
-    def patching(self, session: Session, key: bytes, patch: Patch) -> list[Command]:
+    def patching(self, key: bytes, patch: Patch, raw: Raw | None) -> list[Command]:
         self._check(patch)
-        return self._changes(session, key, patch)
+        if raw is None:
+            raise self._absent(key)
+        return self._patched(patch, raw)
 
-    def replacing(self, session: Session, key: bytes, block: Encoded | None) -> list[Command]:
+    def replacing(self, key: bytes, raw: Raw | None, block: Encoded | None) -> list[Command]:
         return [("UNLINK", key)] if block is None else self._whole(block)
 
     def _check(self, patch: Patch) -> None:
         """Raises DoesNotFit before anything is asked."""
         self._encoded(patch.id, patch.set)
 
-    def _changes(self, session: Session, key: bytes, patch: Patch) -> list[Command]:
-        """What a patch does, as of now. Raises Terminal where there is no block."""
-        held, expires = session.ask((*self._get, key), ("PEXPIRETIME", key))
-        raw = self._found(key, held, expires)
-        if not isinstance(raw, Raw):
-            raise self._absent(key) if raw is None else raw
-        return self._patched(patch, raw)
+    def _look(self, session: Session, key: bytes) -> Raw:
+        """As much of a block as a patch has to know. Raises Terminal where there is none."""
+        (found,) = self.read([key], session.run)
+        if not isinstance(found, Raw):
+            raise self._absent(key) if found is None else found
+        return found
 
     def _patched(self, patch: Patch, raw: Raw) -> list[Command]:
-        """The commands that put the whole block with a patch."""
+        """As ``patching``, of a patch that was checked: what puts the whole block with it."""
         block = self.readable(patch.id, raw)
         block.entries.update(patch.set)
         for path in patch.unset:
@@ -341,14 +344,18 @@ class HashForm(OneKey):
             commands.append(("PEXPIREAT", each.key, each.block.expires))
         return commands
 
-    def _changes(self, session: Session, key: bytes, patch: Patch) -> list[Command]:
+    def _look(self, session: Session, key: bytes) -> Raw:
         there, side = session.ask(("EXISTS", key), ("HGET", key, SIDE))
         if not there:
             raise self._absent(key)
-        if side is None:
-            return super()._changes(session, key, patch)
+        return super()._look(session, key) if side is None else Raw(key, {}, side, None, 0)
+
+    def _patched(self, patch: Patch, raw: Raw) -> list[Command]:
+        if not isinstance(raw.notes, bytes):
+            return super()._patched(patch, raw)
+        key = raw.key
         fields, new = self._encoded(patch.id, patch.set)
-        notes = before = codec.read_side(side)
+        before = codec.read_side(raw.notes)
         gone = {*patch.set, *patch.unset}
         notes = {path: note for path, note in before.items() if path not in gone} | new
         commands: list[Command] = []

@@ -19,7 +19,7 @@ from migrator.model.json_text import compact
 from migrator.model.rules import Entries, Representation
 from migrator.model.value import Value
 from migrator.stores.redis import codec, names
-from migrator.stores.redis.forms import TRIES, Encoded, Found, OneKey, Raw, glob
+from migrator.stores.redis.forms import TRIES, Encoded, Found, OneKey, Raw, Run, glob
 from migrator.stores.redis.names import SIDE, Damaged, braced, unbraced
 from migrator.stores.redis.wire import Command, Reply, Session, Unit, Wire
 
@@ -53,28 +53,27 @@ class KeysForm(OneKey):
 
     # ------------------------------------------------------------ reading
 
-    def read(self, keys: Sequence[bytes]) -> list[Found]:
+    def read(self, keys: Sequence[bytes], run: Run | None = None) -> list[Found]:
         found: dict[bytes, Found] = {}
-        left: Sequence[bytes] = keys
+        run = run or self._wire.run
+        left = self._directories(run, keys, found)
         for _ in range(TRIES):
-            known = self._directories(left, found)
-            changed = self._entries(known, found)
-            if not changed:
+            left = self._entries(run, left, found)
+            if not left:
                 return [found[key] for key in keys]
-            left = changed
         raise Transient(
-            f"{names.shown(left[0])} was changed by others all the time",
+            f"{names.shown(next(iter(left)))} was changed by others all the time",
             where=self._wire.where,
             hint="it is tried again",
         )
 
     def _directories(
-        self, keys: Sequence[bytes], found: dict[bytes, Found]
+        self, run: Run, keys: Sequence[bytes], found: dict[bytes, Found]
     ) -> dict[bytes, list[bytes]]:
         """The names of the entries of each block; those that are none go into ``found``."""
         known: dict[bytes, list[bytes]] = {}
         units = [Unit(key, [("HKEYS", key)]) for key in keys]
-        for key, (held,) in zip(keys, self._wire.run(units), strict=True):
+        for key, (held,) in zip(keys, run(units), strict=True):
             if isinstance(held, Exception):
                 found[key] = self._failed(key, held)
             elif not held:
@@ -83,16 +82,18 @@ class KeysForm(OneKey):
                 known[key] = [name for name in held if name != SIDE]
         return known
 
-    def _entries(self, known: dict[bytes, list[bytes]], found: dict[bytes, Found]) -> list[bytes]:
-        """Read blocks with these entries into ``found``; the keys of those that have others."""
-        changed = []
+    def _entries(
+        self, run: Run, known: dict[bytes, list[bytes]], found: dict[bytes, Found]
+    ) -> dict[bytes, list[bytes]]:
+        """Read blocks with these entries into ``found``; the names of those that have others."""
+        changed = {}
         units = []
         for key, fields in known.items():
             commands: list[Command] = [("HGETALL", key), ("PEXPIRETIME", key)]
             if fields:
                 commands.append(("MGET", *_places(key, fields)))
             units.append(Unit(key, commands))
-        for (key, fields), replies in zip(known.items(), self._wire.run(units), strict=True):
+        for (key, fields), replies in zip(known.items(), run(units), strict=True):
             held, expires, *rest = replies
             failed = next((r for r in replies if isinstance(r, Exception)), None)
             if failed is not None:
@@ -108,7 +109,7 @@ class KeysForm(OneKey):
                 size = len(key) + sum(len(f) + len(x or b"") for f, x in entries.items())
                 found[key] = Raw(key, entries, notes, None if expires < 0 else expires, size)
             else:
-                changed.append(key)
+                changed[key] = list(notes)
         return changed
 
     def block(self, id: Value, raw: Raw) -> Block:
@@ -178,9 +179,8 @@ class KeysForm(OneKey):
             found[unit.key] = replies[0]
         return found
 
-    def replacing(self, session: Session, key: bytes, block: Encoded | None) -> list[Command]:
-        (before,) = session.ask(("HKEYS", key))
-        return self._replacing(key, before, block)
+    def replacing(self, key: bytes, raw: Raw | None, block: Encoded | None) -> list[Command]:
+        return self._replacing(key, [] if raw is None else list(raw.fields), block)
 
     def _replacing(
         self, key: bytes, before: Sequence[bytes], block: Encoded | None
@@ -224,14 +224,18 @@ class KeysForm(OneKey):
 
         self._commit(key, commands)
 
-    def _changes(self, session: Session, key: bytes, patch: Patch) -> list[Command]:
+    def _look(self, session: Session, key: bytes) -> Raw:
         there, expires = session.ask(("EXISTS", key), ("PEXPIRETIME", key))
         if not there:
             raise self._absent(key)
+        return Raw(key, {}, None, None if expires < 0 else expires, 0)
+
+    def _patched(self, patch: Patch, raw: Raw) -> list[Command]:
+        key = raw.key
         fields, notes = self._encoded(patch.id, patch.set)
         commands: list[Command] = []
         if fields:
-            commands += self._setting(key, fields, notes, None if expires < 0 else expires)
+            commands += self._setting(key, fields, notes, raw.expires)
         gone = [names.field_of(path) for path in patch.unset]
         if gone:
             commands += [("UNLINK", *_places(key, gone)), ("HDEL", key, *gone)]

@@ -25,10 +25,10 @@ from migrator.model.path import escape
 from migrator.model.rules import CorruptBlock, Representation, assemble
 from migrator.model.value import Record, Value
 from migrator.stores.redis import names
-from migrator.stores.redis.forms import MEND, TRIES, Encoded, Found, OneKey, Raw, glob
+from migrator.stores.redis.forms import MEND, TRIES, Encoded, Found, OneKey, Raw, Run, glob
 from migrator.stores.redis.names import Damaged
 from migrator.stores.redis.types import DEADLINES, TYPES, Type
-from migrator.stores.redis.wire import Command, Reply, Session, Unit, Wire, slot_of
+from migrator.stores.redis.wire import Command, Reply, Unit, Wire, slot_of
 
 _PLACE = re.compile(r"\{\{|\}\}|\{id\}|[{}]")
 _ROOT = {"hash", "hash of json", "json"}
@@ -205,24 +205,22 @@ class NativeForm(OneKey):
         hashes = sum(part.type.name in _HASHES for part in self.parts)
         return len(self._deadlines) == hashes
 
-    def read(self, keys: Sequence[bytes]) -> list[Found]:
+    def read(self, keys: Sequence[bytes], run: Run | None = None) -> list[Found]:
         found: dict[bytes, Found] = {}
         left = keys
+        run = run or self._wire.run
         for _ in range(TRIES):
-            asked = self._names(left)
+            asked = self._names(run, left)
             units = [Unit(key, self._reading(key, asked[key])) for key in left]
-            for key, replies in zip(left, self._wire.run(units), strict=True):
+            for key, replies in zip(left, run(units), strict=True):
                 told = self._with_names(asked[key], replies)
                 if told is not None:
                     found[key] = self._gathered(key, told)
             left = [key for key in left if key not in found]
             if not left:
                 return [found[key] for key in keys]
-        raise self._changing(left[0])
-
-    def _changing(self, key: bytes) -> Transient:
-        return Transient(
-            f"{names.shown(key)} was changed by others all the time",
+        raise Transient(
+            f"{names.shown(left[0])} was changed by others all the time",
             where=self._wire.where,
             hint="it is tried again",
         )
@@ -232,7 +230,7 @@ class NativeForm(OneKey):
         id_ = self._lead.id(key) or b""
         return [("HKEYS", of.key(id_)) for _, of in self._deadlines]
 
-    def _names(self, keys: Sequence[bytes]) -> dict[bytes, list[Sequence[bytes]]]:
+    def _names(self, run: Run, keys: Sequence[bytes]) -> dict[bytes, list[Sequence[bytes]]]:
         """For each block, the fields that its hashes with deadlines have."""
         if not self._deadlines:
             return {key: [] for key in keys}
@@ -240,7 +238,7 @@ class NativeForm(OneKey):
         return {
             # What is no hash is told where it is read.
             key: [() if isinstance(reply, Exception) else reply for reply in replies]
-            for key, replies in zip(keys, self._wire.run(units), strict=True)
+            for key, replies in zip(keys, run(units), strict=True)
         }
 
     def _reading(self, key: bytes, asked: Sequence[Sequence[bytes]]) -> list[Command]:
@@ -336,27 +334,8 @@ class NativeForm(OneKey):
     def _check(self, patch: Any) -> None:
         """What fits is known only with the whole block."""
 
-    def watch(self, session: Session, key: bytes) -> None:
-        id_ = self._lead.id(key) or b""
-        if self._others:
-            session.ask(("WATCH", *(part.key(id_) for part in self._others)))
-
-    def replacing(self, session: Session, key: bytes, block: Encoded | None) -> list[Command]:
-        if block is not None:
-            return self._whole(block)
-        id_ = self._lead.id(key) or b""
-        return [("UNLINK", *(part.key(id_) for part in self.parts))]
-
-    def _changes(self, session: Session, key: bytes, patch: Any) -> list[Command]:
-        self.watch(session, key)
-        asked: list[Sequence[bytes]] = list(session.ask(*self._listing(key)))
-        told = self._with_names(asked, session.ask(*self._reading(key, asked)))
-        if told is None:  # a field expired in between
-            raise self._changing(key)
-        found = self._gathered(key, told)
-        if not isinstance(found, Raw):
-            raise self._absent(key) if found is None else found
-        return self._patched(patch, found)
+    def replacing(self, key: bytes, raw: Raw | None, block: Encoded | None) -> list[Command]:
+        return [("UNLINK", *self.keys(key))] if block is None else self._whole(block)
 
     def _encoded(self, id: Value, entries: Any) -> tuple[dict[bytes, bytes], dict[str, Any]]:
         try:
@@ -421,8 +400,7 @@ class NativeForm(OneKey):
         return commands
 
     def delete(self, keys: Sequence[bytes]) -> None:
-        ids = [(key, self._lead.id(key) or b"") for key in keys]
-        self._send((key, [("UNLINK", *(part.key(id_) for part in self.parts))]) for key, id_ in ids)
+        self._send((key, [("UNLINK", *self.keys(key))]) for key in keys)
 
 
 def _size(held: Reply) -> int:

@@ -9,7 +9,8 @@ _TRIES = 20
 
 
 class RedisNote:
-    """Changed in a MULTI that watches it."""
+    """Changed in a MULTI that watches it, and in as many replicas as any other write: one that took
+    over without it would tell of an older reign."""
 
     def __init__(self, wire: Wire, name: str) -> None:
         self._wire = wire
@@ -26,10 +27,12 @@ class RedisNote:
         for _ in range(_TRIES):
             with self._wire.watching(key) as session:
                 (held,) = session.ask(("GET", key))
-                if _text(held) != old:
+                # What is there by now may be of a sending whose replicas had not told of it: only
+                # what this connection writes does it wait for.
+                if _text(held) not in (old, new):
                     return False
                 put: Command = ("UNLINK", key) if new is None else ("SET", key, new.encode())
-                if session.commit([put], waits=False) is not None:
+                if session.commit([put]) is not None:
                     return True
         raise Transient("its epoch was changed by others all the time", where=self._wire.where)
 

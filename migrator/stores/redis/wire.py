@@ -9,15 +9,13 @@ and what was not done is sent again, by ``retry.request``, to where it belongs t
 from __future__ import annotations
 
 import os
-import select
 import threading
 from binascii import crc_hqx
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-import hiredis
 from redis import exceptions as e
 from redis.connection import Connection, ConnectionPool
 
@@ -26,17 +24,11 @@ from migrator.retry import check, elsewhere, request
 from migrator.stores.redis import edge, names
 from migrator.stores.redis.scripts import Script
 from migrator.stores.redis.settings import Address, Servers
-
-Arg: TypeAlias = bytes | str | int
-Command: TypeAlias = tuple[Arg, ...]
-Reply: TypeAlias = Any
+from migrator.stores.redis.sockets import Arg, Command, Reply, is_quiet
+from migrator.stores.redis.sockets import exchange as _exchange
 
 SLOTS = 16_384
 _TOGETHER = 16
-# Commands in one piece on their way to a socket.
-_AT_ONCE = 200
-_CHUNK = 1 << 16
-_pack: Any = hiredis.pack_command
 _MULTI: Command = ("MULTI",)
 _EXEC: Command = ("EXEC",)
 
@@ -141,7 +133,7 @@ class Wire:
                 connection = idle.pop()
                 if connection.pid != os.getpid():
                     continue  # the parent's, before a fork
-                if _is_quiet(connection):
+                if is_quiet(connection):
                     return connection
                 self._drop(address, connection)
         with self._lock:
@@ -308,12 +300,13 @@ class Wire:
         return [("WAIT", servers.replicas, servers.replicas_ms)] if servers.replicas else []
 
     @contextmanager
-    def watching(self, key: bytes) -> Iterator[Session]:
-        """A connection of its own that watches a key: MULTI there fails once it changed."""
-        with self._connection(self.master_of(key), writing=True) as connection:
-            session = Session(self, connection)
+    def watching(self, *keys: bytes) -> Iterator[Session]:
+        """A connection of its own that watches keys of one slot, from its first request on: MULTI
+        there fails once one of them has changed."""
+        lending = self._connection(self.master_of(keys[0]), writing=False)
+        with lending as connection:
+            session = Session(self, connection, keys, lending)
             try:
-                session.ask(("WATCH", key))
                 yield session
             except MigratorError:  # what broke is closed, and asked no more
                 session.end()
@@ -345,12 +338,12 @@ class Wire:
 class _Lending:
     """A connection for a ``with``: no generator, as one is made for each request."""
 
-    __slots__ = ("_address", "_connection", "_wire", "_writing")
+    __slots__ = ("_address", "_connection", "_wire", "writing")
 
     def __init__(self, wire: Wire, address: Address, writing: bool) -> None:
         self._wire = wire
         self._address = address
-        self._writing = writing
+        self.writing = writing
 
     def __enter__(self) -> Connection:
         self._connection = self._wire._lend(self._address)
@@ -364,45 +357,57 @@ class _Lending:
         wire._drop(self._address, self._connection)
         if isinstance(error, (e.ConnectionError, e.TimeoutError, OSError)):
             wire._forget_topology()
-            raise edge.broken(error, wire.where, writing=self._writing) from error
-
-
-def _is_quiet(connection: Connection) -> bool:
-    """Whether it is open, and nothing is there to be read, as there is where the server left."""
-    sock: Any = connection._sock
-    if sock is None:
-        return False
-    if hasattr(sock, "pending"):  # under TLS there may be what is no answer
-        try:
-            return not connection.can_read()
-        except (e.RedisError, OSError):
-            return False
-    poll = select.poll()
-    poll.register(sock, select.POLLIN)
-    return not poll.poll(0)
+            raise edge.broken(error, wire.where, writing=self.writing) from error
 
 
 class Session:
-    """Commands on one connection, one request after the other."""
+    """Commands on one connection, one request after the other. Nothing is written but by
+    ``commit``, and nobody is left in doubt before that."""
 
-    def __init__(self, wire: Wire, connection: Connection) -> None:
+    def __init__(
+        self, wire: Wire, connection: Connection, keys: Sequence[bytes], lending: _Lending
+    ) -> None:
         self._wire = wire
         self._connection = connection
-        self._watches = True
+        self._lending = lending
+        self._watch: list[Command] = [("WATCH", *keys)]
+        self._watches = False
 
     def ask(self, *commands: Command) -> list[Reply]:
         """Their answers. Raises for a refusal."""
-        replies = _exchange(self._connection, commands)
+        replies = self._told(commands)
         for reply in replies:
             if isinstance(reply, Exception):
                 raise self._wire.refusal(reply)
         return replies
 
-    def commit(self, commands: Sequence[Command], *, waits: bool = True) -> list[Reply] | None:
-        """Carry commands out in MULTI; None where the watched key has changed since. It ``waits``
-        for replicas as other writes do."""
+    def run(self, units: Sequence[Unit]) -> list[list[Reply]]:
+        """The answers to units that read, refusals as exceptions; no moment of one is held, as
+        what changes meanwhile is not written. Raises Transient for a refusal that may not last."""
+        replies = iter(self._told([command for unit in units for command in unit.commands]))
+        answers = [[next(replies) for _ in unit.commands] for unit in units]
+        for unit, answer in zip(units, answers, strict=True):
+            if _asked_to_wait(answer):
+                raise self._wire._later(unit, answer)
+        return answers
+
+    def _told(self, commands: Sequence[Command]) -> list[Reply]:
+        """As ``ask``, refusals as exceptions. The first request watches the keys before that."""
+        before, self._watch = self._watch, []
+        replies = _exchange(self._connection, [*before, *commands])
+        for reply in replies[: len(before)]:
+            if isinstance(reply, Exception):
+                raise self._wire.refusal(reply)
+            self._watches = True
+        return replies[len(before) :]
+
+    def commit(self, commands: Sequence[Command]) -> list[Reply] | None:
+        """Carry commands out in MULTI, behind some that were asked; None where a watched key has
+        changed since. It waits for replicas as other writes do."""
+        assert self._watches
         self._watches = False
-        waiting = self._wire.waiting() if waits else []
+        self._lending.writing = True
+        waiting = self._wire.waiting()
         replies = _exchange(self._connection, [_MULTI, *commands, _EXEC, *waiting])
         reached = [replies.pop() for _ in waiting]
         if replies[-1] is None:
@@ -458,43 +463,4 @@ def _unwrapped(batches: Sequence[list[Unit]], replies: list[Reply]) -> list[list
     return found
 
 
-def _exchange(connection: Connection, commands: Sequence[Command]) -> list[Reply]:
-    """Send commands and read an answer to each, refusals as exceptions."""
-    # A socket and the driver's reader are asked directly, which takes a fifth of its time; where
-    # there is more to it, as under TLS, the driver does that.
-    made: Any = connection
-    sock = made._sock if type(connection) is Connection else None
-    for start in range(0, len(commands), _AT_ONCE):
-        packed = b"".join(map(_pack, commands[start : start + _AT_ONCE]))
-        if sock is None:
-            made.send_packed_command([packed])
-        else:
-            sock.sendall(packed)
-    reader = made._parser._reader
-    replies: list[Reply] = []
-    for _ in commands:
-        reply = reader.gets()
-        while type(reply) is object:  # as the driver says that not all of it is there yet
-            if sock is not None:
-                if not (data := sock.recv(_CHUNK)):
-                    raise e.ConnectionError("the server closed the connection")
-                reader.feed(data)
-                reply = reader.gets()
-                continue
-            try:
-                reply = made.read_response(disconnect_on_error=False)
-            except _REFUSALS as error:
-                reply = error
-        told = reply[0] if type(reply) is list and reply else reply
-        if isinstance(told, e.ConnectionError):
-            if not isinstance(told, _REFUSALS):
-                raise told
-            reply = told
-        replies.append(reply)
-    return replies
-
-
-# The driver has the last two below ConnectionError, though the server answered.
-_REFUSALS = (e.ResponseError, e.BusyLoadingError, e.AuthenticationError)
-
-__all__ = ["SLOTS", "Command", "Reply", "Session", "Unit", "Wire", "slot_of"]
+__all__ = ["SLOTS", "Arg", "Command", "Reply", "Session", "Unit", "Wire", "slot_of"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from migrator.errors import Transient
-from migrator.exchange import Exchanging
+from migrator.exchange import Amending, Exchanging
 from migrator.model.block import Address, Block, Patch
 from migrator.model.rules import assemble
 from migrator.model.value import Record, Value
@@ -23,7 +23,7 @@ _REQUEST = 400
 _SHORT, _LONG = 3, 30
 _ATTEMPTS = 5
 # The others carry a block by their nature, or nothing but keys.
-_MAY_CARRY = ("get_entries", "update", "append", "exchange")
+_MAY_CARRY = ("get_entries", "update", "append", "amend", "exchange")
 
 
 # What was counted of each operation, each time with the number of entries that it moved.
@@ -41,6 +41,7 @@ class CostPromises(Harness):
         try:
             costs = store.capabilities.layouts[case.layout].costs
             assert ("exchange" in costs) is isinstance(place.collection, Exchanging)
+            assert "amend" not in costs or isinstance(place.collection, Amending)
             if case.excluded("exchange"):
                 costs = {name: cost for name, cost in costs.items() if name != "exchange"}
             short, long = (_settled(place, store, n) for n in (_SHORT, _LONG))
@@ -128,6 +129,9 @@ class _Measured:
             assert collection.read([key]) == [None]
         with self._counted("get_entries"):
             assert collection.read_entries(key, one_path) is None
+        costs = self._store.capabilities.layouts[place.case.layout].costs
+        if "amend" in costs and isinstance(collection, Amending):
+            self._amends(collection, block)
         self._put(block)
         if isinstance(collection, Exchanging) and not place.case.excluded("exchange"):
             self._exchanges(collection, longer)
@@ -150,6 +154,21 @@ class _Measured:
         patch = _patch(old, new)
         with self._counted(operation, len(patch.set) + len(patch.unset)):
             self._collection.patch([patch])
+
+    def _amends(self, collection: Amending, block: Block) -> None:
+        """Of a field, of two, of a list that grows, and of a block that is not there."""
+        more = _rounds(self._place.block(self._key, self._rounds + 1))[1][-1]
+        first: Record = {"firstPlayer": "eve"}
+        grows: tuple[Record, Record] = {}, {"rounds": more}
+        changes: list[tuple[Record, Record]] = [(first, {}), ({**first, "note": "kept"}, {}), grows]
+        collection.amend(self._key, *grows)  # what a server has to be told once
+        self._collection.write([block])
+        for change in changes:
+            with self._counted("amend"):
+                assert collection.amend(self._key, *change) is not None
+        self._collection.delete([Address(self._key, block.place)])
+        with self._counted("amend"):
+            assert collection.amend(self._key, *grows) is None
 
     def _exchanges(self, collection: Exchanging, longer: Block) -> None:
         """Of a block that was put, one that was exchanged, another one, and none."""

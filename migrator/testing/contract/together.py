@@ -151,7 +151,7 @@ class StatedPromises(Harness):
         facts = can.layouts[case.layout]
         assert facts.unit
         assert facts.version
-        assert set(facts.costs) - {"exchange"} == OPERATIONS
+        assert set(facts.costs) - {"exchange", "amend"} == OPERATIONS
         for operation, cost in facts.costs.items():
             assert cost.requests > 0, operation
             assert cost.sends, operation
