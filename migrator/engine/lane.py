@@ -409,6 +409,12 @@ class Lane:
         """Look into the mirror's feed as soon as can be: perhaps more is to be told from there."""
         self._overheard_at = float("-inf")
 
+    def overhear(self, primary: str) -> None:
+        """Look into the mirror's feed now: after a flip what somebody else wrote there would be the
+        truth."""
+        self._hurry()
+        self._overhear(primary)
+
     def _look(self, primary: str) -> list[Foreign]:
         """What differs of all that may have been written to the mirror by somebody else."""
         side = OTHER[primary]

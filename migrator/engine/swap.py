@@ -307,8 +307,11 @@ def _catch_up(mirror: Mirror, terms: SwapTerms) -> None:
                 mirror.scene.check()
                 if time.monotonic() > until:
                     break
+        near = mirror.lag() <= terms.lag
+        for lane in mirror.lanes if near else ():
+            lane.overhear(mirror.run.primary)  # under the fence writers would wait for that
         scanning = any(lane.scanning for lane in mirror.lanes)
-        good = good + 1 if mirror.lag() <= terms.lag and not scanning else 0
+        good = good + 1 if near and not scanning else 0
 
 
 # ---------------------------------------------------------------------- under the fence

@@ -84,6 +84,7 @@ def _undrained(patch: pytest.MonkeyPatch) -> None:
 def _open_fence(patch: pytest.MonkeyPatch) -> None:
     def raise_(self: ServerFence, mark: str, seconds: float) -> None:
         self._server.log.append(Event(mark=mark))
+        self._server.world.hears("fenced", self._server, mark)
         self._server.world.step("fenced")
 
     patch.setattr(ServerFence, "raise_", raise_)

@@ -256,6 +256,7 @@ class ServerJournal:
     def mark(self, name: str) -> None:
         self._server.world.step("mark")
         self._server.log.append(Event(mark=name))
+        self._server.world.hears("marked", self._server, name)
         self._server.world.step("marked")
 
     def drop(self) -> None:
@@ -340,6 +341,7 @@ class ServerFence:
             raise Transient("transactions did not end in time", where=str(server.at))
         server.fenced = True
         server.log.append(Event(mark=mark))
+        server.world.hears("fenced", server, mark)
         server.world.step("fenced")
 
     def is_up(self) -> bool:

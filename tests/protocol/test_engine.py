@@ -509,6 +509,20 @@ def test_a_foreign_write_is_not_taken_for_our_own_whose_touch_went_with_a_lost_f
     assert schedule.strangers() == ["Game:0"]
 
 
+def test_a_foreign_write_right_before_a_fence_is_told_and_undone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+    world.script["swap.armed"] = lambda: world.foreign("target", "0")
+
+    assert schedule.ask(Phase.CUT_OVER)
+
+    schedule.settle()
+    assert world.held("target") == world.held("source") == world.history
+    assert schedule.strangers() == ["Game:0"]
+
+
 @pytest.mark.parametrize("step", ["swap.armed", "fence", "swap.drained", "swap.flipped"])
 def test_a_foreign_write_during_a_swap_leaves_no_difference_untold(
     step: str, monkeypatch: pytest.MonkeyPatch

@@ -67,16 +67,15 @@ class ServerNote:
         done = fate in ("done", "lost") and notes.texts.get(self._side) == old
         if done:
             notes.texts[self._side] = new
+            world.hears("noted", self._server, new)
         if fate in ("lost", "late"):
             raise Transient("no answer in time", where=self._side, unknown=True)
         world.step("noted")
         return done
 
 
-@pytest.mark.parametrize("seed", range(SCHEDULES))
-def test_both_servers_hold_the_epoch_whatever_becomes_of_the_requests(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def keeping(patch: pytest.MonkeyPatch) -> ServerNotes:
+    """Have the servers of a schedule that is made then hold the epoch."""
     notes = ServerNotes()
 
     class Keeping(Server):
@@ -85,7 +84,15 @@ def test_both_servers_hold_the_epoch_whatever_becomes_of_the_requests(
         def note(self, _: str) -> ServerNote:
             return ServerNote(notes, self)
 
-    monkeypatch.setattr(schedule, "Server", Keeping)
+    patch.setattr(schedule, "Server", Keeping)
+    return notes
+
+
+@pytest.mark.parametrize("seed", range(SCHEDULES))
+def test_both_servers_hold_the_epoch_whatever_becomes_of_the_requests(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = keeping(monkeypatch)
 
     whole_life(seed, monkeypatch, Chances(fault=0.03))
 

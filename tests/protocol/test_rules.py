@@ -40,8 +40,16 @@ def test_every_rule_of_the_machines_is_taken_away_once() -> None:
     ]  # fmt: skip
 
 
-def test_the_tests_that_the_page_names_are_there() -> None:
-    _, _, table = PAGE.read_text().partition("\n## What real servers showed")
+@pytest.mark.parametrize(
+    ("page", "heading"),
+    [
+        (PAGE, "What real servers showed"),
+        (PAGE.with_name("hard-cases.md"), "Faults of a live move"),
+    ],
+    ids=["protocol", "faults"],
+)
+def test_the_tests_that_a_page_names_are_there(page: Path, heading: str) -> None:
+    _, _, table = page.read_text().partition(f"\n## {heading}")
     named = set(re.findall(r"`(test_\w+)`", table))
     files = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "migrator" / "testing").rglob("*.py")]
     there = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text())}
