@@ -328,6 +328,8 @@ class Gateway:
         deleted: bool = False,
     ) -> T:
         """Send one write to the primary, under a permit; begun anew where the run was moved."""
+        if type(id) is not str:
+            changes.refuse_odd(id, here.cls, "the identifier")
         late = 0.0
         try:
             return self._sent(here, id, write, once=once, deleted=deleted)

@@ -12,6 +12,7 @@ from migrator import commands
 from migrator.engine.swap import SwapTerms
 from migrator.errors import Waiting
 from migrator.gateway.noting import Noting
+from migrator.render.runs import status_lines
 from migrator.stores.cassandra import journal
 from migrator.stores.cassandra.journal import CassandraBrackets
 from migrator.stores.cassandra.table_wire import Wire
@@ -77,6 +78,11 @@ def test_what_a_gateway_wrote_before_it_was_killed_is_there_after_a_cut_over(
                 with pytest.raises(Waiting):
                     commands.cutover(project, "0001", swap=SwapTerms(gateways=True, bound=0.5))
             assert project.control.run("0001").primary == "source"
+            (stands,) = commands.status(project, "0001")
+        assert stands.live is not None
+        assert stands.live.brackets > 0
+        told = f"{stands.live.brackets} writes of gateways have begun and not ended; a swap waits"
+        assert told in "\n".join(line.text for line in status_lines([stands], str))
         assert held(new) == {}
         swapped(commands.cutover, project)
         assert held(new) == {"written": {"n": 1}}

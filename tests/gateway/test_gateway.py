@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
 from migrator import commands
-from migrator.errors import Refused
+from migrator.errors import MigratorError, Refused, Transient
 from migrator.gateway import Conflict, Gateway, Terms
 from migrator.model.value import Ref
 from tests.engine.games import SOURCE, game
@@ -50,6 +51,21 @@ def test_what_would_be_taken_for_something_else_is_refused(games: Gateway) -> No
     for seconds in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(Refused, match="bound is a number of seconds"):
             Terms(bound=seconds)
+
+
+@pytest.mark.parametrize("odd", [object(), (1,), {1: 2}, {3}, [{"a": [object()]}]])
+def test_what_is_no_value_is_refused_before_anything_is_sent(games: Gateway, odd: Any) -> None:
+    put = games.put("1", {"n": 0, "rounds": []})
+    for write in (
+        lambda: games.put("1", {"n": odd}),
+        lambda: games.put("1", odd),
+        lambda: games.update("1", {"n": odd}),
+        lambda: games.append("1", "rounds", odd),
+        lambda: games.put(odd, {}),
+    ):
+        with pytest.raises(MigratorError, match=r"is no kind|is no text|is a record"):
+            write()
+    assert games.get("1") == put
 
 
 def test_entries(games: Gateway) -> None:
@@ -95,6 +111,44 @@ def test_conditions(games: Gateway) -> None:
     assert found.version == second.version
     games.delete("1", expected=second.version)
     assert games.get("1") is None
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_what_has_no_answer_is_sent_again_but_an_append(
+    games: Gateway, monkeypatch: pytest.MonkeyPatch, carried_out: bool
+) -> None:
+    """R12: what may be there already would be there twice."""
+    games.put("1", {"n": 0, "rounds": []})
+    primary: Any = games._here.sides(games._here.follower.standing).primary
+    sent: list[str] = []
+
+    def loses(name: str) -> Callable[..., object]:
+        send = getattr(primary, name)
+
+        def first(*request: object) -> object:
+            sent.append(name)
+            if len(sent) == 1:
+                if carried_out:
+                    send(*request)
+                raise Transient("no answer in time", unknown=True)
+            return send(*request)
+
+        return first
+
+    for name in ("exchange", "write"):
+        monkeypatch.setattr(primary, name, loses(name))
+    with pytest.raises(Transient, match="no answer in time") as lost:
+        games.append("1", "rounds", 1)
+    assert (lost.value.unknown, sent) == (True, ["exchange"])
+    there = {"n": 0, "rounds": [1] if carried_out else []}
+    assert games.get("1").value == there  # type: ignore[union-attr]
+    sent.clear()
+    games.update("1", {"n": 5})
+    assert games.get("1").value == {**there, "n": 5}  # type: ignore[union-attr]
+    sent.clear()
+    games.put("1", {"n": 6})
+    assert sent == ["write", "write"]
+    assert games.get("1").value == {"n": 6}  # type: ignore[union-attr]
 
 
 def test_the_log_of_an_application_is_its_own(

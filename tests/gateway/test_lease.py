@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from migrator import commands
 from migrator.errors import Refused, Transient
@@ -234,8 +235,10 @@ def test_an_undone_attempt_lets_writes_go_on_where_they_were(config: Path, owner
     with opened(config) as games, opened(config, HASTY) as hasty:
         games.put("1", {"n": 1})
         owner.hold()
+        began = time.monotonic()
         with pytest.raises(Stopped, match="nothing was written"):
             hasty.put("1", {"n": 2})
+        assert HASTY.bound <= time.monotonic() - began < QUICK.bound
         assert hasty.get("1").value == {"n": 1}  # type: ignore[union-attr]
         owner.release()
         games.put("1", {"n": 3})
@@ -279,6 +282,30 @@ def test_a_lease_that_can_not_be_renewed_stops_writes_and_not_reads(config: Path
         control.close()
         games.put("1", {"n": "after"})
     assert side(config, "source")["1"] == {"n": "after"}
+
+
+def test_a_call_asks_the_control_database_for_nothing(config: Path, owner: Owner) -> None:
+    here, asked = threading.get_ident(), list[str]()
+
+    def note(_c: object, _cursor: object, told: str, *_: object) -> None:
+        if threading.get_ident() == here:
+            asked.append(told)
+
+    with opened(config) as games:
+        until(lambda: games._here.follower.standing.run == owner.run.id)
+        sa.event.listen(sa.engine.Engine, "before_cursor_execute", note)
+        try:
+            games.put("1", {"rounds": []}, expected=None)
+            games.append("1", "rounds", 1)
+            games.update("1", {"n": 1})
+            assert games.get("1").value == {"n": 1, "rounds": [1]}  # type: ignore[union-attr]
+            assert games.get_entries("1", ["n"]) == {"n": 1}
+            games.delete("1")
+            assert asked == []
+            owner.gateways.leases(["Game"])
+        finally:
+            sa.event.remove(sa.engine.Engine, "before_cursor_execute", note)
+    assert len(asked) == 1, "what is asked here is not heard"
 
 
 def test_a_forked_child_has_a_lease_of_its_own(config: Path, owner: Owner) -> None:

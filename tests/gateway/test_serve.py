@@ -17,7 +17,9 @@ import pytest
 
 from migrator import commands
 from migrator.cli import main
-from migrator.gateway import Gateway
+from migrator.errors import DoesNotFit, Failed, MigratorError, Transient, Waiting
+from migrator.gateway import Behind, Gateway
+from migrator.gateway.web import _failed
 from migrator.model.phase import Phase
 from migrator.state.gateways import SHORT, Gateways, Watch, has_acknowledged, is_armed
 from tests.ending import PYTHON, terminated
@@ -124,6 +126,8 @@ def test_an_aggregate_goes_in_and_comes_out_with_its_kinds(served: Served) -> No
     )  # fmt: skip
     assert status == 200
     assert after["tags"] == {"value.ref": "reference", "value.other": "reference"}
+    assert served.call("put", id="ends", value={}, expires=1_000, wait=True)[0] == 200
+    assert served.call("get", id="ends") == (200, {"found": False})
     status, entries = served.call("get_entries", id="1", paths=["rounds[1].moves", "no"])
     assert (status, entries) == (200, {"found": True, "entries": {"rounds[1].moves": ["q2"]}})
     assert served.call("delete", id="1", expected=after["version"]) == (200, {})
@@ -186,7 +190,29 @@ def test_what_is_no_call(served: Served, name: str, body: Any, status: int, told
     assert (found, told in answer["what"]) == (status, True), answer
 
 
+@pytest.mark.parametrize(
+    ("error", "status", "word", "unknown", "again"),
+    [
+        (Transient("no answer", unknown=True), 503, "transient", True, None),
+        (Transient("not now"), 503, "transient", False, "1"),
+        (Behind("it is written"), 504, "behind", False, None),
+        (DoesNotFit("too large", key="1"), 422, "does not fit", False, None),
+        (Waiting("not yet"), 503, "waiting", False, "1"),
+        (Failed("it is broken"), 500, "failed", False, None),
+    ],
+)
+def test_what_a_caller_is_told_of_an_error(
+    error: MigratorError, status: int, word: str, unknown: bool, again: str | None
+) -> None:
+    """Only what was surely not carried out is to be sent again."""
+    answer = _failed(error)
+    told = json.loads(bytes(answer.body))
+    assert (answer.status_code, told["error"], told["unknown"]) == (status, word, unknown)
+    assert (answer.headers.get("Retry-After"), told["what"]) == (again, error.what)
+
+
 def test_what_is_not_here(served: Served) -> None:
+    assert served.address.startswith("127.0.0.1:")  # nobody named a host
     status, told, _ = served.ask("POST", "/v1/classes/Player/get", {"id": "1"})
     assert (status, "known: Game" in told["what"]) == (404, True)
     assert served.ask("GET", "/elsewhere")[0] == 404

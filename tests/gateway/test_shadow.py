@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,16 +13,18 @@ from msgspec.structs import replace
 from migrator import commands
 from migrator.commands.records import GatewayReads
 from migrator.engine import points
+from migrator.engine.shadow import _Reader
 from migrator.engine.swap import SwapTerms
 from migrator.errors import Refused, Waiting
 from migrator.gateway import Gateway
 from migrator.gateway.shadowing import WAITING, ShadowReading
-from migrator.model.block import Address, Aggregate, cut
+from migrator.model.block import Address, Aggregate, Block, cut
 from migrator.model.phase import Phase
-from migrator.model.value import Record
+from migrator.model.value import Record, Value
 from migrator.route import Route
 from migrator.state import ShadowReads
 from migrator.state.gateways import Standing
+from tests.ending import PATIENCE
 from tests.gateway.kit import QUICK, Owner, make_project, until
 
 KEYS = [str(n) for n in range(20)]
@@ -157,6 +160,26 @@ def test_a_side_that_fails_fails_no_read(config: Path, moved: Moved) -> None:
         found = moved.until("reads", len(KEYS))
     assert found.equal == found.agreed == 0
     assert found.errors + found.mismatch == len(KEYS)
+
+
+def test_a_side_that_does_not_answer_holds_up_no_read(
+    config: Path, moved: Moved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answers = threading.Event(), threading.Event()
+    read = _Reader.read
+
+    def silent(self: _Reader, keys: Sequence[Value]) -> list[Block | None]:
+        asked.set()
+        assert answers.wait(PATIENCE)
+        return read(self, keys)
+
+    monkeypatch.setattr(_Reader, "read", silent)
+    with opened(config, shadow=1.0) as games:
+        until(lambda: games.get("1") is not None and asked.is_set())
+        for _ in range(WAITING + 7):  # more than wait for it
+            assert games.get("2") is not None
+        answers.set()
+        assert moved.until("dropped", 7).mismatch == 0
 
 
 def test_what_there_is_no_time_for_is_dropped_and_counted(config: Path, moved: Moved) -> None:
