@@ -313,6 +313,38 @@ def test_a_feed_of_postgresql_begins_once_old_transactions_have_ended(
         assert _read(collection) == 2
 
 
+def test_a_slot_that_kept_more_than_the_server_allows_is_lost_and_can_be_made_anew(
+    urls: dict[str, str], postgresql: Run
+) -> None:
+    with _games(urls["postgresql"], postgresql) as (_, journal):
+        start = journal.prepare()
+        postgresql("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
+        postgresql("SELECT pg_reload_conf()")
+        end = time.monotonic() + 60
+        try:
+            lost = "SELECT 1 FROM pg_replication_slots WHERE wal_status = 'lost'"
+            while not postgresql(lost).fetchall():
+                assert time.monotonic() < end
+                postgresql("UPDATE games SET v = v + 1")
+                postgresql("SELECT pg_switch_wal()")
+                postgresql("CHECKPOINT")
+        finally:
+            postgresql("ALTER SYSTEM RESET max_slot_wal_keep_size")
+            postgresql("SELECT pg_reload_conf()")
+        assert isinstance(journal, PostgresqlJournal)
+        assert journal.kept() is None  # nothing of it is on the disk any more
+        with pytest.raises(FeedLost):
+            journal.open(start)
+        journal.drop()  # as the mirror does then
+        feed = journal.open(journal.prepare())
+        postgresql("UPDATE games SET v = 7")
+        while (given := feed.poll(0.5)) is None and time.monotonic() < end:
+            pass
+        feed.close()
+        assert given is not None
+        assert [touch.key for touch in given.touches] == ["a"]
+
+
 def test_a_table_without_a_primary_key_can_be_written_while_it_is_followed(
     urls: dict[str, str], postgresql: Run
 ) -> None:
