@@ -23,7 +23,15 @@ from migrator.commands import Project, SwapTerms
 from migrator.commands.started import taken_up
 from migrator.drill import report, traffic
 from migrator.drill.history import Fault, Key, Known, State
-from migrator.drill.making import Maker, Shape, maker, shape
+from migrator.drill.leftovers import (
+    forget_parts,
+    maker_of,
+    names_of,
+    number_file,
+    part_file,
+    remove_keys,
+)
+from migrator.drill.making import Shape, shape
 from migrator.drill.page import page
 from migrator.drill.processes import Killable, MirrorProcess, Writer
 from migrator.drill.replay import Part, keep, share_out
@@ -37,7 +45,6 @@ from migrator.gateway import Terms as GatewayTerms
 from migrator.model.block import join
 from migrator.model.phase import Phase
 from migrator.model.plan import Plan
-from migrator.model.value import Value
 from migrator.retry import Retry
 from migrator.route import Route
 from migrator.state import Lease, LiveState, Run
@@ -106,11 +113,14 @@ class Drill:
         self._refuse()
         self._forget_recorded()
         self._shapes = self._make_shapes()
+        runs = self._project.control.runs(self._made.revision)
+        remove_keys(self.folder, runs, self._ways())
         self._share_out()
         self._try_out()
         run = self._begin()
         here = self.folder / run.id
         here.mkdir(parents=True)
+        number_file(here).write_text(str(self._number))
         started = time.time()
         self._line.began = time.monotonic()
         live = LiveState(self._project.control, run.id)
@@ -127,11 +137,12 @@ class Drill:
                 with found.noting(), self._line.stage("check"):
                     self._check(run, known, found)
                 left = self._leave(run, known, found)
+            if not left:
+                number_file(here).unlink()
             mirror.stop(patience=_PATIENCE)
         finally:
             mirror.stop()
-            for file in _part_files(here):
-                file.unlink(missing_ok=True)
+            forget_parts(here)
         made = self._report(run, started, known, found, left)
         self._write(made)
         if found.stopped:
@@ -147,7 +158,7 @@ class Drill:
         shapes = []
         for route in self._routes():
             blocks = Retry()(route.source.sample, SAMPLES)
-            make = _maker_of(self._number, route.cls)
+            make = maker_of(self._number, route.cls)
             shapes.append(shape(route.cls, [join(block) for block in blocks], make))
         return shapes
 
@@ -221,18 +232,16 @@ class Drill:
         if (self.folder / run.id).exists():
             what = " of another drill"
             hint = (
-                f"wait for its end; where it was killed, {hint}; then delete at the source the "
-                "keys that begin with drill- (numbers lie above 1,000,000,000)"
+                f"wait for its end; where it was killed, {hint}; the next drill of "
+                f"{run.revision} removes the keys that it left"
             )
         return Refused(f"run {run.id}{what} is under way, and a drill begins its own", hint=hint)
 
     def _forget_recorded(self) -> None:
-        """Remove what drills that were killed have left of recordings: it may hold what an
-        application wrote."""
+        """Remove what drills that were killed have left of recordings."""
         for run in self._project.control.runs():
             if run.phase.ended:
-                for file in _part_files(self.folder / run.id):
-                    file.unlink(missing_ok=True)
+                forget_parts(self.folder / run.id)
 
     def _begin(self) -> Run:
         project, revision = self._project, self._made.revision
@@ -243,7 +252,7 @@ class Drill:
         terms, settings = self._terms, self._project.settings
         file = None
         if self._parts:
-            keep(self._parts[number], file := _part_file(here, number))
+            keep(self._parts[number], file := part_file(here, number))
         return traffic.Orders(
             settings.file, settings.env, self._made.revision, here, number, tuple(self._shapes),
             terms.mix, terms.keys, terms.writers / terms.rate, terms.skew, self._seed,
@@ -352,7 +361,7 @@ class Drill:
         for side in SIDES if found.verified else (primary,):
             there: dict[Key, State | None] = {}
             for route, each in self._ways():
-                there.update(held(route, side, each, _names(known, route.cls)))
+                there.update(held(route, side, each, names_of(known, route.cls)))
             found.faults += known.check("primary" if side == primary else "mirror", there)
 
     def _leave(self, run: Run, known: Known, found: _Found) -> int:
@@ -361,7 +370,7 @@ class Drill:
         with found.noting(), self._line.stage("clear"):
             for each in self._shapes:
                 with self._gateway(each.cls) as gateway:
-                    for name in _names(known, each.cls):
+                    for name in names_of(known, each.cls):
                         gateway.delete(each.maker.id(name))
         with found.noting():
             phase = project.control.run(run.id).phase
@@ -376,7 +385,7 @@ class Drill:
                     commands.abort(project, run.revision, drop_target=fresh)
         ended = project.control.run(run.id).phase.ended
         return sum(
-            left(route, side, each, _names(known, route.cls), remove=ended)
+            left(route, side, each, names_of(known, route.cls), remove=ended)
             for route, each in self._ways()
             for side in SIDES
         )
@@ -459,20 +468,3 @@ def refuse_outside_staging(project: Project) -> None:
             where=settings.file.name,
             hint=f"if it may, say so there:  [env.{settings.env}]  staging = true",
         )
-
-
-def _part_file(here: Path, number: int) -> Path:
-    return here / f"replay-{number}.txt"
-
-
-def _part_files(here: Path) -> list[Path]:
-    return list(here.glob("replay-*.txt"))
-
-
-def _maker_of(number: int, cls: str) -> Callable[[Value], Maker]:
-    return lambda id: maker(id, f"{number:08x}", number, cls)
-
-
-def _names(known: Known, cls: str) -> list[str]:
-    """The names of all keys of a class that were ever written."""
-    return [name for of, name in known.certain if of == cls]

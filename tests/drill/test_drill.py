@@ -13,6 +13,7 @@ import pytest
 from migrator import commands
 from migrator.cli import output
 from migrator.drill import Report
+from migrator.drill.history import Act, Tried
 from migrator.gateway import Gateway
 from migrator.model.block import Aggregate, cut, join
 from migrator.model.value import Value
@@ -265,10 +266,14 @@ def test_what_can_not_be_drilled_is_refused(shop: Project) -> None:
     part = shop.root / "drills" / run["run"] / "replay-0.txt"
     part.parent.mkdir(parents=True)
     part.touch()
+    (part.parent / "number").write_text("5")
+    tried = Tried(1, 0.0, Act.PUT, "Game", "0.1.0", None)
+    (part.parent / "writer-0.0.jsonl").write_bytes(msgspec.json.encode(tried) + b"\n")
+    shop.change("INSERT INTO game VALUES (1005000100, 'p', 1)")
     told = one_line(shop("drill", "live.json"), 3, "refused")
     assert "of another drill is under way" in told
     assert "where it was killed, leave that one first:  migrator" in told
-    assert "keys that begin with drill-" in told
+    assert "the next drill of 0001 removes the keys that it left" in told
     assert part.exists()
     shop.done("abort", "0001", "--keep-target")
     reads = shop.root / "reads.jsonl"
@@ -277,6 +282,7 @@ def test_what_can_not_be_drilled_is_refused(shop: Project) -> None:
     assert "no write of Game was recorded" in told
     assert not part.exists()
     assert held(shop) == before
+    assert not (part.parent / "number").exists()
 
 
 def test_values_are_made_like_what_lies_there(shop: Project) -> None:
