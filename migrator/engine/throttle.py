@@ -30,8 +30,9 @@ class Throttle:
         self._look = look
         self._clock = clock
         self._lock = threading.Lock()
-        self._pace = Pace()
+        self._pace: Pace | None = None  # not known yet
         self._looked: float | None = None
+        self._looks = False  # some thread
         # Blocks that were copied ahead of the rate, and when that was so.
         self._ahead = 0.0
         self._at = clock()
@@ -40,16 +41,16 @@ class Throttle:
 
     def limit(self, page: int) -> int:
         """The size of a page: at most what a second allows, so that the rate is an even one."""
-        rate = self._pace.rate
+        rate = None if self._pace is None else self._pace.rate
         return page if rate is None else max(1, min(page, int(rate)))
 
     def ready(self) -> bool:
         """Whether a page may be copied now."""
+        if self._has_to_look():
+            self._see()
         with self._lock:
             now = self._clock()
-            if self._looked is None or now - self._looked >= LOOK_EVERY:
-                self._pace, self._looked = self._look(), now
-            if self._pace.paused:
+            if self._pace is None or self._pace.paused:
                 return False
             if self._pace.rate is None:
                 self._ahead = 0.0
@@ -57,6 +58,24 @@ class Throttle:
             self._ahead = max(0.0, self._ahead - (now - self._at) * self._pace.rate)
             self._at = now
             return not self._ahead
+
+    def _has_to_look(self) -> bool:
+        """Whether it is time, and nobody else does: it may take as long as the control database
+        does not answer, and no other thread waits for that."""
+        with self._lock:
+            now = self._clock()
+            if self._looks or (self._looked is not None and now - self._looked < LOOK_EVERY):
+                return False
+            self._looks, self._looked = True, now
+            return True
+
+    def _see(self) -> None:
+        pace = None
+        try:
+            pace = self._look()
+        finally:
+            with self._lock:
+                self._looks, self._pace = False, pace or self._pace
 
     def copied(self, blocks: int) -> None:
         """So many blocks went over."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from migrator.engine.throttle import LOOK_EVERY, Throttle
 from migrator.errors import Interrupted
 from migrator.state import Pace
+from tests.ending import PATIENCE, joined
 
 
 class Copier:
@@ -97,3 +100,33 @@ def test_who_waits_can_be_stopped() -> None:
 
     with pytest.raises(Interrupted):
         Throttle(lambda: Pace(paused=True)).wait(check)
+
+
+def test_nobody_waits_for_what_another_thread_asks_of_the_control_database() -> None:
+    asked, answers = threading.Event(), threading.Event()
+    looks = iter([Pace(5.0)])
+
+    def look() -> Pace:
+        if (pace := next(looks, None)) is not None:
+            return pace
+        asked.set()
+        answers.wait(PATIENCE)
+        return Pace(paused=True)
+
+    now = 100.0
+    throttle = Throttle(look, lambda: now)
+    assert throttle.ready()
+    now += LOOK_EVERY
+    waiting = threading.Thread(target=throttle.ready)
+    waiting.start()
+    assert asked.wait(PATIENCE)
+    now += LOOK_EVERY
+    beside = threading.Thread(target=lambda: (throttle.ready(), throttle.copied(50)))
+    beside.start()
+    beside.join(20)
+    stuck = beside.is_alive()
+    answers.set()
+    joined(waiting)
+    joined(beside)
+    assert not stuck
+    assert not throttle.ready()
