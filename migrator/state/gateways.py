@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -20,7 +21,7 @@ from migrator.model.follows import PLAIN, Follows
 from migrator.model.phase import Phase
 from migrator.state import tables as t
 from migrator.state.control import HEAD, Control, Run
-from migrator.state.lease import _is_gone, _me, boot_clock
+from migrator.state.lease import _host, _is_gone, _me, boot_clock
 
 gateway = sa.Table(
     "migrator_gateway",
@@ -98,8 +99,8 @@ class GatewayLease:
 
     @property
     def lasts(self) -> float:
-        """Seconds for which its holder may go by it, at most: one away may not have heard that it
-        was shortened, where the answer was lost."""
+        """Seconds for which its holder may go by it after its last renewal, at most: one away may
+        not have heard that it was shortened, where the answer was lost."""
         return max(self.seconds, float(str(self._holder.get("granted", 0.0))))
 
     @property
@@ -156,6 +157,17 @@ def _release() -> str:
         return ""
 
 
+def _granted(seconds: float, now: float) -> dict[str, object]:
+    """That a holder may go by its lease for so long from now on; by the clock of this boot."""
+    return {"granted": seconds, "at": now, "clock": _host()}
+
+
+def _left(held: dict[str, Any], now: float) -> float:
+    """What is left of that; all of it where another clock, or none, told from when on."""
+    since = max(0.0, now - held["at"]) if held.get("clock") == _host() else 0.0
+    return float(held.get("granted", 0.0)) - since
+
+
 class Gateways:
     """The gateways of an environment, in its control database."""
 
@@ -199,7 +211,7 @@ class Gateways:
         who = {"boot": "", "pid": 0, "started": ""} if away else json.loads(_me())
         # What this process knows: another version may not hold to what this one does.
         told = replace(follows, its_own=True).told() if away else follows.told()
-        granted = {"granted": seconds} if away else {}
+        granted = _granted(seconds, boot_clock()) if away else {}
         holder = json.dumps(
             {**who, "version": HEAD, "release": _release(), "host": platform.node(),
              "follows": told, **granted}
@@ -225,9 +237,9 @@ class Gateways:
             return bool(done.rowcount)
 
     def renew_away(self, instance: str, seconds: float) -> bool:
-        """As ``renew``, for a holder whose answer may be lost: the longest that it was ever granted
+        """As ``renew``, for a holder whose answer may be lost: what is left of longer grants before
         is kept beside."""
-        g = gateway.c
+        g, now = gateway.c, boot_clock()
         mine = g.instance == instance
         with self._control.transaction() as c:
             # The row is locked first: two renewals of one lease take their turns.
@@ -237,7 +249,7 @@ class Gateways:
             holder = c.execute(sa.select(g.holder).where(mine)).scalar()
             if holder is not None:
                 held = json.loads(holder)
-                held["granted"] = max(seconds, held.get("granted", 0.0))
+                held |= _granted(max(seconds, _left(held, now)), now)
                 c.execute(gateway.update().where(mine).values(holder=json.dumps(held)))
             return bool(done.rowcount)
 

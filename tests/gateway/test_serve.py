@@ -21,6 +21,7 @@ from migrator.errors import DoesNotFit, Failed, MigratorError, Transient, Waitin
 from migrator.gateway import Behind, Gateway
 from migrator.gateway.web import _failed
 from migrator.model.phase import Phase
+from migrator.state import gateways
 from migrator.state.gateways import SHORT, Gateways, Watch, has_acknowledged, is_armed
 from tests.ending import PYTHON, terminated
 from tests.engine.games import source, target
@@ -236,11 +237,34 @@ def test_a_lease_whose_holder_has_not_heard_that_it_is_short_is_outwaited(
         return lease["lease"] in {each.instance for each in out}
 
     assert not lapsed()
-    now = 29.0
+    now = 15.0  # what went by since it was granted is no part of it
     assert not lapsed()
     now = 30.0
     assert lapsed()
     leases.leave([lease["lease"]])
+
+
+def test_a_long_grant_that_ran_out_is_outwaited_no_more(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases, now = Gateways(owner.control), 1000.0
+    monkeypatch.setattr(gateways, "boot_clock", lambda: now)
+    leases.enter("away", "Game", 600.0, away=True)
+
+    def lasts(after: float, seconds: float) -> float:
+        nonlocal now
+        now += after
+        assert leases.renew_away("away", seconds)
+        return next(x for x in leases.leases(["Game"]) if x.instance == "away").lasts
+
+    assert lasts(100.0, 15.0) == 500.0
+    assert lasts(490.0, 1.0) == 10.0
+    assert lasts(5.0, 30.0) == 30.0
+    assert lasts(29.0, 1.0) == 1.0
+    monkeypatch.setattr(gateways, "_host", lambda: "another")  # nobody's clock is compared
+    assert lasts(5000.0, 0.5) == 1.0
+    assert lasts(1.0, 0.5) == 0.5
+    leases.leave(["away"])
 
 
 def test_a_lease_over_http_keeps_the_fence_waiting(served: Served, owner: Owner) -> None:
