@@ -1,15 +1,22 @@
-"""Questions to a person, and the refusal to go on where nobody can answer."""
+"""Questions to a person, the refusal to go on where nobody can answer, and odd answers."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from migrator.cli.options import Options
+from migrator.cli.output import tell
 from migrator.errors import Refused, Usage
-from migrator.render.text import shown
+from migrator.render.text import Line, shown
+
+if TYPE_CHECKING:
+    from migrator.commands import Project
+    from migrator.model.plan import Plan
+    from migrator.state import Run
 
 
 def need_terminal(options: Options, otherwise: str) -> None:
@@ -29,3 +36,21 @@ def confirm(question: str) -> None:
 def choose(question: str, answers: Sequence[str]) -> str:
     """One of several answers."""
     return str(click.prompt(shown(question), type=click.Choice(answers), err=True))
+
+
+def tell_unknown_codes(made: Plan, codes: Iterable[str]) -> None:
+    """Tell of each code that accepts nothing of a plan."""
+    from migrator.commands import unknown_codes
+
+    for code in unknown_codes(made, codes):
+        text = f"--accept {code}: the plan has no such finding to accept"
+        tell(Line(text, "yellow"), to_stderr=True)
+
+
+def tell_unknown_keys(project: Project, run: Run, keys: Iterable[str]) -> None:
+    """Tell of each key that accepts nothing of a run."""
+    from migrator.commands import unknown_keys
+
+    for key in unknown_keys(project, run, keys):
+        text = f"--accept-key {key}: no block of that name is set aside"
+        tell(Line(text, "yellow"), to_stderr=True)

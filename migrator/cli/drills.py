@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from migrator.cli.asking import tell_unknown_codes
 from migrator.cli.options import Number, Options, global_options, pass_options, swap_options
 from migrator.cli.output import tell, tell_all, tell_json
 from migrator.cli.signals import stoppable
@@ -94,8 +95,10 @@ def drill_command(
         refuse_outside_staging(project)
         if replay:
             terms = dataclasses.replace(terms, replay=read(replay))
+        made = _plan(project, plan)
+        tell_unknown_codes(made, accept)
         with stoppable() as stop:
-            drill = Drill(project, _plan(project, plan), terms, told=told, stop=stop)
+            drill = Drill(project, made, terms, told=told, stop=stop)
             report = drill.run()
         page = drill.folder / f"{report.run}.html"
     if options.json:

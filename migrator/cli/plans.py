@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from migrator.cli.asking import confirm, need_terminal
+from migrator.cli.asking import confirm, need_terminal, tell_unknown_codes, tell_unknown_keys
 from migrator.cli.options import Options, global_options, pass_options, swap_options
 from migrator.cli.output import tell, tell_all, tell_json
 from migrator.cli.signals import stoppable
@@ -194,7 +194,11 @@ def apply_command(
                 f"{made.revision} is planned at rest: what is written meanwhile is not followed",
                 hint=f"plan it live:  migrator plan {made.revision} --live",
             )
-        _apply(options, project, made, until, terms)
+        left = [] if run is None else commands.unknown_keys(project, run, accept_key)
+        done = _apply(options, project, made, until, terms)
+        # A block may have been set aside on the way, or before.
+        now = project.control.run(done.run)
+        tell_unknown_keys(project, now, accept_key if run is None else left)
     return 0
 
 
@@ -241,12 +245,12 @@ def _chosen(
     from migrator import commands
     from migrator.render.plan import plan_lines
 
-    if run is not None:
-        if not options.json:
+    if run is not None or commands.is_plan_file(name):
+        if run is not None and not options.json:
             tell(f"going on with run {run.id}, which is {run.phase.words}")
-        return commands.frozen_plan(run)
-    if commands.is_plan_file(name):
-        return commands.show(project, name)
+        made = commands.show(project, name) if run is None else commands.frozen_plan(run)
+        tell_unknown_codes(made, terms.accept)
+        return made
     revision = project.revision_id(name)
     if not yes:
         # Before the work of a plan that nobody could agree to.
@@ -259,13 +263,14 @@ def _chosen(
     if not options.json:
         tell_all(plan_lines(made))
         tell("")
+    tell_unknown_codes(made, terms.accept)
     commands.check_plan(project, made, terms)
     if not yes:
         confirm("Apply this?")
     return made
 
 
-def _apply(options: Options, project: Project, made: Plan, until: str, terms: Terms) -> None:
+def _apply(options: Options, project: Project, made: Plan, until: str, terms: Terms) -> Applied:
     from migrator import commands
     from migrator.cli.watch import Watch
     from migrator.model.phase import Phase
@@ -280,9 +285,10 @@ def _apply(options: Options, project: Project, made: Plan, until: str, terms: Te
         )
     if options.json:
         tell_json(done)
-        return
+        return done
     tell_all(verification_lines(done.verified, all_keys=False))
     side = "target" if done.primary == "target" else "source"
     primary = [str(getattr(move, side)) for move in made.moves]
     needed = commands.stopping(project, project.control.run(done.run))
     tell_all(applied_lines(done, primary, options.complete, needed, live=made.live))
+    return done

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrator.cli import signals
-from migrator.cli.asking import choose, confirm, need_terminal
+from migrator.cli.asking import choose, confirm, need_terminal, tell_unknown_keys
 from migrator.cli.options import (
     Options,
     address,
@@ -127,6 +127,8 @@ def cutover_command(
 
     terms = _with_keys(swap, accept_key, dry_run=dry_run)
     with options.project() as project:
+        run = project.control.run(project.revision_id(revision))
+        tell_unknown_keys(project, run, accept_key)
         with stoppable(f"migrator cutover {revision}") as stop, Watch(options) as watch:
             done = commands.cutover(project, revision, swap=terms, watcher=watch, stop=stop)
         run = project.control.run(done.run)
@@ -163,6 +165,8 @@ def rollback_command(
     if carry_back and discard:
         raise Usage("--carry-back and --discard exclude each other")
     with options.project() as project:
+        run = project.control.run(project.revision_id(revision))
+        tell_unknown_keys(project, run, accept_key)
         with (
             stoppable(f"migrator rollback {revision}") as stop,
             Watch(options) as watch,
@@ -252,6 +256,7 @@ def finish_command(
             more = " --keep-source" if keep_source else ""
             need_terminal(options, f"migrator finish {revision}{more} --yes")
             confirm(_question(sources, keep_source))
+        tell_unknown_keys(project, run, accept_key)
         run = commands.finish(project, revision, keep_source=keep_source, accept_keys=accept_key)
         targets = _places(run, "target")
     if options.json:

@@ -4,6 +4,7 @@ The CLI only reflects them. Each takes a ``Project``: settings, scripts, stores 
 database of one environment, opened as they are needed.
 """
 
+from migrator.commands.accepting import unknown_codes, unknown_keys
 from migrator.commands.applying import apply
 from migrator.commands.live import mirror
 from migrator.commands.pacing import Paced, pause, resume, throttle
@@ -110,6 +111,8 @@ __all__ = [
     "subject",
     "throttle",
     "unfinished",
+    "unknown_codes",
+    "unknown_keys",
     "verify_run",
     "watch",
 ]

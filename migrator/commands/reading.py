@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from migrator.commands.project import Project
-from migrator.commands.records import SILENT, GatewayAnswers, answers, status
+from migrator.commands.records import GatewayAnswers, answers, status
 from migrator.commands.started import frozen_plan
 from migrator.errors import Refused, Waiting
 from migrator.model.phase import Phase
@@ -71,7 +71,7 @@ def _refuse(project: Project, run: Run) -> None:
         raise Waiting(f"a swap of the sides is not done ({run.fence})", hint=look)
     (stands,) = status(project, run.id)
     live = stands.live
-    if live is None or live.silent is None or live.silent > SILENT:
+    if live is None or not live.running:
         raise Waiting(
             "no mirror is running, so nobody knows how far it is behind",
             hint=f"start it:  migrator mirror {run.revision}",

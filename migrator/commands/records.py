@@ -14,6 +14,7 @@ from migrator.commands.started import frozen_plan
 from migrator.engine import mending
 from migrator.model.phase import Phase
 from migrator.state import (
+    Lease,
     LiveState,
     MirrorReads,
     Run,
@@ -111,15 +112,16 @@ OUTCOMES = ("served", "absent", "written", "behind", "lagging", "aside", "failed
 
 
 class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How the mirror of a live run is. ``silent``: for how many seconds it has said nothing, null
-    where it never did. ``lag``: by how many seconds the mirror was behind then. ``ledger``: how
-    many blocks could not be written back, so that a rollback would lose what was written.
-    ``waits``: for what the mirror waits, a store and why, or the last requests of one that was
-    killed; ``brackets``: how many writes of gateways have begun and not ended; ``feeds``: what the
-    servers keep for it. ``differed``: the keys that differed when all was last compared, or in
-    shadow reads since; ``unable``: who holds a lease and can't follow; ``mending``: what the mirror
-    was given to reconcile, empty for nothing."""
+    """How the mirror of a live run is. ``running``: whether one is at work. ``silent``: for how
+    many seconds it has said nothing, null where it never did. ``lag``: by how many seconds the
+    mirror was behind then. ``ledger``: how many blocks could not be written back, so that a
+    rollback would lose what was written. ``waits``: for what the mirror waits, a store and why, or
+    the last requests of one that was killed; ``brackets``: how many writes of gateways have begun
+    and not ended; ``feeds``: what the servers keep for it. ``differed``: the keys that differed
+    when all was last compared, or in shadow reads since; ``unable``: who holds a lease and can't
+    follow; ``mending``: what the mirror was given to reconcile, empty for nothing."""
 
+    running: bool
     silent: float | None
     lag: float
     scanning: bool
@@ -213,11 +215,13 @@ def _live(project: Project, run: Run, classes: int) -> LiveStatus:
     at, told = state.told()
     lag = cast("float", told.get("lag", 0.0))
     silent = round(max(0.0, time.time() - at), 1) if at else None
-    gone = silent if silent is not None and silent > SILENT else None
+    running = is_running(project, run, silent)
+    gone = None if running else silent
     return LiveStatus(
+        running=running,
         silent=silent,
         lag=float(lag),
-        waits="" if gone else str(told.get("waits", "")),
+        waits=str(told.get("waits", "")) if running else "",
         brackets=cast("int", told.get("brackets", 0)),
         feeds=feeds(project, run, told, gone, lag),
         scanning=bool(told.get("scanning")),
@@ -232,6 +236,13 @@ def _live(project: Project, run: Run, classes: int) -> LiveStatus:
         unable=unable(project, run),
         mending=_mending(project, run, classes),
     )
+
+
+def is_running(project: Project, run: Run, silent: float | None) -> bool:
+    """Whether the mirror of a live run is at work: it was heard lately, and did not end."""
+    if silent is None or silent > SILENT:
+        return False
+    return Lease.is_held(project.control, f"{project.settings.env}/{run.revision}/mirror")
 
 
 def _mending(project: Project, run: Run, classes: int) -> str:

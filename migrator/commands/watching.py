@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from migrator.commands.project import Project
-from migrator.commands.records import SILENT, RunStatus, status
+from migrator.commands.records import RunStatus, status
 from migrator.errors import Interrupted
 from migrator.model.phase import Phase
 
@@ -91,7 +91,7 @@ class Trend:
         phase = Phase(run.phase)
         if phase.ended:
             return None, None, ""
-        if run.live and (run.live.silent is None or run.live.silent > SILENT):
+        if run.live and not run.live.running:
             return False, None, "no mirror is running"
         if phase.rank < Phase.DUAL_WRITE.rank:
             return None, None, "the copy has not begun"

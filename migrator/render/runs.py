@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from migrator.commands.records import SILENT
 from migrator.model.phase import Phase
 from migrator.render.feeds import feed_lines
 from migrator.render.text import Line, Style, blocks, columns, duration, first_line, places, some
@@ -183,7 +182,7 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
     start = complete(f"migrator mirror {run.revision}")
     if live.silent is None:
         yield Line(f"      no mirror has run yet; start it:  {start}", "yellow")
-    elif live.silent > SILENT:
+    elif not live.running:
         since = f"for {duration(live.silent)}"
         yield Line(f"      no mirror is running {since}; start it:  {start}", "yellow")
     else:
@@ -198,8 +197,7 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
         if live.brackets:
             begun = f"{live.brackets:,} writes of gateways have begun and not ended"
             yield Line(f"      {begun}; a swap waits for them")
-    running = live.silent is not None and live.silent <= SILENT
-    yield from feed_lines(live.feeds, running=running)
+    yield from feed_lines(live.feeds, running=live.running)
     for holder in live.unable:
         yield from _unable(holder)
     if (reads := live.shadow) is not None:
@@ -220,7 +218,7 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
     if live.ledger:
         yield Line(f"      a rollback would lose {blocks(live.ledger)}, not written back", "red")
     elif run.phase == Phase.CUT_OVER.value and not run.ending:
-        but = "the lag" if running else "what a mirror has yet to carry over"
+        but = "the lag" if live.running else "what a mirror has yet to carry over"
         yield Line(f"      rollback is safe: every write is on both sides, but for {but}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 
-from migrator.commands.records import SILENT, RunStatus
+from migrator.commands.records import RunStatus
 from migrator.commands.watching import Outlook, Watched
 from migrator.engine.guard import NEAR
 from migrator.model.phase import Phase
@@ -33,8 +33,7 @@ def change_line(each: Watched) -> tuple[str, Line]:
         parts += ["paused"] if run.paused else []
         parts += [f"at most {run.throttle:,g}/s"] if run.throttle is not None else []
     if live is not None:
-        works = live.silent is not None and live.silent <= SILENT
-        parts.append(f"lag {live.lag:.1f} s" if works else "no mirror")
+        parts.append(f"lag {live.lag:.1f} s" if live.running else "no mirror")
         parts += [f"waits for {live.waits}"] if live.waits else []
         parts += [f"{live.brackets:,} brackets open"] if live.brackets else []
         for feed in live.feeds:

@@ -148,6 +148,15 @@ class Lease:
             # It runs out by itself, or this process takes it again.
             self._kept.add(self._holder)
 
+    @classmethod
+    def is_held(cls, control: Control, name: str) -> bool:
+        """Whether somebody holds it, as far as this host can tell: who ended elsewhere without a
+        word may seem to."""
+        query = sa.select(t.lease.c.holder).where(t.lease.c.name == name)
+        with control.transaction() as c:
+            holder = c.execute(query).scalar()
+        return holder is not None and not _is_gone(holder)
+
     def check(self) -> None:
         """Raise Interrupted where this process may no longer act for the run."""
         margin = min(MARGIN, self._seconds / 5)

@@ -74,8 +74,13 @@ def test_0_where_the_keys_in_quarantine_are_accepted_by_name(shop: Project) -> N
     shop.convert("player", "quarantine")
     shop("apply", "0001", "--yes", "--accept", "E103")
     assert shop("apply", "0001", "--accept-key", "Game:2").code == 5
-    done = shop.done("apply", "0001", "--accept-key", "Game:3", "--why", "a bot's")
+    keys = ("--accept-key", "Game:3", "--accept-key", "Game:9")
+    done = shop.done("apply", "0001", *keys, "--accept", "E301", "--why", "a bot's")
     assert "docs:games is the primary now" in done.out
+    assert done.err.splitlines() == [
+        "--accept E301: the plan has no such finding to accept",
+        "--accept-key Game:9: no block of that name is set aside",
+    ]
     told = shop.done("log", "0001").out
     assert "keys=Game:3" in told
     assert "why=a bot's" in told
@@ -89,6 +94,7 @@ def test_3_where_a_finish_would_drop_what_lies_nowhere_else(shop: Project, live:
     if live:
         shop.done("plan", "0001", "--live", "-o", "live.json")
         shop.done("apply", "live.json", "--accept", "E103", "--until", "shadow_read")
+        assert "no mirror is running" in shop.done("status").out
         shop.done("cutover", "0001", "--accept-key", "Game:3", *PATIENT.split())
     else:
         shop.done("apply", "0001", "--yes", "--accept", "E103", "--accept-key", "Game:3")
@@ -99,8 +105,10 @@ def test_3_where_a_finish_would_drop_what_lies_nowhere_else(shop: Project, live:
     with sqlite3.connect(shop.root / "shop.db") as db:
         assert db.execute("SELECT count(*) FROM game").fetchone() == (3,)
     db.close()
-    finished = shop.done("finish", "0001", "--yes", "--accept-key", "Game:3")
+    keys = ("--accept-key", "Game:3", "--accept-key", "game:3")
+    finished = shop.done("finish", "0001", "--yes", *keys)
     assert "dropped: shop:game" in finished.out
+    assert finished.err == "--accept-key game:3: no block of that name is set aside\n"
 
 
 def test_0_where_the_source_is_kept_with_what_lies_nowhere_else(shop: Project) -> None:

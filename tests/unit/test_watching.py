@@ -9,7 +9,7 @@ from migrator.commands.records import LiveStatus, RunStatus
 from migrator.commands.watching import Outlook, Trend
 from migrator.render.watching import change_line
 
-MIRROR = LiveStatus(silent=0.2, lag=0.0, scanning=False, ledger=0, fence="")
+MIRROR = LiveStatus(running=True, silent=0.2, lag=0.0, scanning=False, ledger=0, fence="")
 RUN = RunStatus(
     run="0001-x", revision="0001", classes=["Game"], phase="dual_write", primary="shop:game",
     mirror="docs:games", changed=0.0, epoch=1, read=0, planned=1_000, quarantined=0, next="",
@@ -65,8 +65,8 @@ def test_what_was_caught_up_with_needs_no_time() -> None:
 
 
 def test_nothing_is_foretold_without_a_mirror_or_from_one_look() -> None:
-    assert look((0, 0, 0.0), (10, 100, 0.0), silent=60.0).converges is False
-    assert look((0, 0, 0.0), (10, 100, 0.0), silent=None).why == "no mirror is running"
+    assert look((0, 0, 0.0), (10, 100, 0.0), running=False).converges is False
+    assert look((0, 0, 0.0), (10, 100, 0.0), running=False).why == "no mirror is running"
     assert look((0, 0, 0.0)).converges is None
     assert look((0, 0, 0.0), (10, 0, 0.0), scanning=True).converges is None
 
