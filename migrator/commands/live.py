@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -26,6 +27,7 @@ from migrator.commands.started import (
     taken_up,
     unfinished,
 )
+from migrator.engine.asker import RENEW_EVERY
 from migrator.engine.followers import Followers
 from migrator.engine.guard import Bounds
 from migrator.engine.mirror import Answer, Mirror
@@ -90,48 +92,106 @@ def ask(
     stop: threading.Event | None = None,
 ) -> Applied:
     """Ask a run's mirror for a phase, and wait. Raises what kept the mirror from it."""
-    stop, watcher = stop or threading.Event(), watcher or Nobody()
     run = project.control.run(revision)
-    live = LiveState(project.control, run.id)
-    number, heard = live.ask(wanted.value, msgspec.to_builtins(terms)), Heard(live)
-    # What only copies may go on when nobody waits for it any more.
-    copies = run.phase is not Phase.CUT_OVER and wanted.rank < Phase.CUT_OVER.rank
-    while (told := live.answered(number)) is None:
-        try:
-            with owning(project, revision, watcher, stop) as scene:
-                owner = Mirror(scene, project.settings.request_life, _bounds(project))
-                try:
-                    owner.work(lambda: live.answered(number) is not None)
-                except BaseException:
-                    if not copies:  # before another may be the mirror
-                        _withdraw(live, number)
-                    raise
-        except Owned:
-            if terms.leave_target:  # it may wait for that very store, and look at nothing else
-                _withdraw(live, number)
-                raise Waiting(
-                    "the mirror is running", hint="stop it, then run the same command again"
-                ) from None
-            if _wait(project, run, live, number, heard, watcher, stop):
-                targets = {move.target.store for move in project.moves(run.revision)}
-                if wanted is not Phase.ABORTED or not (waits := heard.waits(targets)):
-                    continue
-                _withdraw(live, number)
-                raise _stuck(run, waits) from None
-            if not copies:
-                _withdraw(live, number)
-            raise _silent(run, copies=copies) from None
+    if run.phase.ended:
+        raise _over(run)
+    asked = _Asked(project, run, wanted, terms)
+    told = asked.answer(watcher or Nobody(), stop or threading.Event())
     answer = msgspec.convert(told, Answer)
     if (problem := answer.problem) is not None:
         made: type[MigratorError] = getattr(errors, problem.kind, errors.Failed)
         raise made(problem.what, where=problem.where, hint=problem.hint)
-    return applied(project.control.run(run.id), answer.verified, answer.swap)
+    return applied(project.control.run(asked.run.id), answer.verified, answer.swap)
 
 
-def _withdraw(live: LiveState, number: int) -> None:
-    """Leave no swap and no end of a run to be done later, when nobody waits for it any more."""
-    with suppress(MigratorError):
-        live.withdraw(number)
+class _Asked:
+    """A request, and who waits for it: until then another process is the mirror, or this one."""
+
+    def __init__(self, project: Project, run: Run, wanted: Phase, terms: SwapTerms) -> None:
+        self.run = run
+        self._project = project
+        self._wanted = wanted
+        self._terms = terms
+        self._live = LiveState(project.control, run.id)
+        self._heard = Heard(self._live)
+        # What only copies may go on when nobody waits for it any more.
+        self._copies = run.phase is not Phase.CUT_OVER and wanted.rank < Phase.CUT_OVER.rank
+        plain = msgspec.to_builtins(terms)
+        self._number = self._live.ask(wanted.value, plain, renewed=not self._copies)
+        self._renewed = time.monotonic()
+
+    def answer(self, watcher: Watcher, stop: threading.Event) -> dict[str, object]:
+        """What became of it. A swap or an end of a run that nobody waits for is taken back."""
+        try:
+            while (told := self._answered()) is None:
+                try:
+                    self._be_the_mirror(watcher, stop)
+                except Owned:
+                    self._look_on(watcher, stop)
+        except BaseException:
+            if not self._copies:
+                with suppress(MigratorError):
+                    self._live.withdraw(self._number)
+            raise
+        return told
+
+    def _answered(self) -> dict[str, object] | None:
+        return self._live.answered(self._number)
+
+    def _be_the_mirror(self, watcher: Watcher, stop: threading.Event) -> None:
+        project = self._project
+        with owning(project, self.run, watcher, stop) as scene:
+            life, bounds = project.settings.request_life, _bounds(project)
+            owner = Mirror(scene, life, bounds, mine=self._number)
+            owner.work(lambda: self._answered() is not None)
+            if scene.run.phase.ended and self._answered() is None:
+                # By what somebody else asked for, or a mirror died before it could say so.
+                if scene.run.phase is not self._wanted:
+                    raise _over(scene.run)
+                self._live.answer(self._number, {})
+
+    def _look_on(self, watcher: Watcher, stop: threading.Event) -> None:
+        """Look on while another process carries it out, as long as that does. Raises Waiting where
+        it holds its lease and does not, for long."""
+        run = self.run
+        if self._terms.leave_target:  # it may wait for that very store, and look at nothing else
+            raise Waiting(
+                "the mirror is running", hint="stop it, then run the same command again"
+            ) from None
+        if not self._wait(watcher, stop):
+            raise _silent(run, copies=self._copies) from None
+        targets = {move.target.store for move in self._project.moves(run.revision)}
+        if self._wanted is Phase.ABORTED and (waits := self._heard.waits(targets)):
+            raise _stuck(run, waits) from None
+
+    def _wait(self, watcher: Watcher, stop: threading.Event) -> bool:
+        """Until it is answered, or the mirror has perhaps ended: who asks takes its place then.
+        False where it has said nothing for long."""
+        phase = self.run.phase
+        while self._answered() is None:
+            self._renew()
+            if stop.wait(_LOOK):
+                raise Interrupted(
+                    "stopped looking; the mirror goes on"
+                    if self._copies
+                    else "stopped, and taken back; what the mirror has begun of it goes on"
+                )
+            silent, _ = self._heard.look()
+            if silent > GONE:
+                return False
+            if silent > _STAND_BY:
+                return True
+            run = self._project.control.run(self.run.id)
+            if run.phase is not phase:
+                phase = run.phase
+                watcher.phase(run)
+        return True
+
+    def _renew(self) -> None:
+        """Say that somebody still waits for it."""
+        if not self._copies and time.monotonic() >= self._renewed + RENEW_EVERY:
+            self._live.renew(self._number)
+            self._renewed = time.monotonic()
 
 
 def mirror(
@@ -160,7 +220,7 @@ def mirror(
         try:
             if (run := project.control.run(run.id)).phase.ended:
                 return run
-            with owning(project, revision, watcher or Nobody(), stop) as scene:
+            with owning(project, run, watcher or Nobody(), stop) as scene:
                 log.info("mirroring", run=run.id, pid=os.getpid())
                 Mirror(scene, project.settings.request_life, _bounds(project)).work()
         except Owned:
@@ -187,12 +247,9 @@ class Owned(Exception):
 
 
 @contextmanager
-def owning(
-    project: Project, revision: str, watcher: Watcher, stop: threading.Event
-) -> Iterator[Scene]:
+def owning(project: Project, run: Run, watcher: Watcher, stop: threading.Event) -> Iterator[Scene]:
     """The scene of a live run, under the mirror's own lease. Raises Owned."""
-    control = project.control
-    run = control.run(revision)
+    control, revision = project.control, run.revision
     refuse_changed(project, run)
     lease = Lease(control, f"{project.settings.env}/{revision}/mirror")
     try:
@@ -210,26 +267,8 @@ def owning(
         lease.__exit__(None, None, None)
 
 
-def _wait(
-    project: Project, run: Run, live: LiveState, number: int, heard: Heard, watcher: Watcher,
-    stop: threading.Event,
-) -> bool:  # fmt: skip
-    """Look on while another process carries the request out, as long as it does; False where that
-    holds its lease and has said nothing for long."""
-    phase = run.phase
-    while live.answered(number) is None:
-        if stop.wait(_LOOK):
-            raise Interrupted("stopped looking; the mirror goes on")
-        silent, _ = heard.look()
-        if silent > GONE:
-            return False
-        if silent > _STAND_BY:
-            return True  # perhaps it ended: who asks takes its place then
-        run = project.control.run(run.id)
-        if run.phase is not phase:
-            phase = run.phase
-            watcher.phase(run)
-    return True
+def _over(run: Run) -> Refused:
+    return Refused(f"{run.revision} is {run.phase.words} already")
 
 
 def _silent(run: Run, *, copies: bool) -> Waiting:

@@ -17,7 +17,7 @@ from migrator.commands.records import RunStatus, status
 from migrator.commands.started import claims, frozen_plan
 from migrator.engine.epochs import NOTED, Kept, expected, kept, write
 from migrator.engine.mirror import Mirror
-from migrator.engine.swap import SwapTerms
+from migrator.engine.swap import REPAIRED, SwapTerms
 from migrator.engine.work import Nobody, Scene
 from migrator.errors import Interrupted, MigratorError, Refused
 from migrator.journal import Fenced, journal_name
@@ -282,7 +282,8 @@ class _Repair:
         return sure or str(primary)
 
     def _go_on(self, stop: threading.Event) -> None:
-        with owning(self.project, self.revision, Nobody(), stop) as scene:
+        run = self.project.control.run(self.revision)
+        with owning(self.project, run, Nobody(), stop) as scene:
             owner = Mirror(scene, self.project.settings.request_life)
             owner.work(lambda: not owner.run.fence)
 
@@ -294,7 +295,8 @@ class _Repair:
         if old is None:
             made = self._planned()
             insert_run(self.project.control, new, claims(self.project, made))
-        with owning(self.project, self.revision, Nobody(), stop) as scene:
+        run = self.project.control.run(self.revision)
+        with owning(self.project, run, Nobody(), stop) as scene:
             if old is not None:
                 scene.run = replace_run(self.project.control, old, new)
             self._wait(scene)
@@ -307,6 +309,7 @@ class _Repair:
             for note in self.notes:
                 write(scene, note, "repair")
             scene.control.record(scene.run.id, NOTED, kept=True)
+            terms[REPAIRED] = True
             scene.control.record(scene.run.id, "armed", to=primary, **terms)
             if (request := owner.live.asked()) is not None:
                 owner.answer(request, Refused("the run was repaired meanwhile", hint="ask again"))

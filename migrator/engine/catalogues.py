@@ -95,9 +95,15 @@ class Catalogues:
 
     def explains(self) -> bool:
         """Whether one of them is another than was read, so that something asked for what is no
-        more: it is followed from here on, and the feed given again from where it was kept."""
+        more: it is followed from here on, and the feed given again from where it was kept. One that
+        can't be read explains nothing: the error that was met tells more."""
         before = dict(self._known)
-        self.look(now=True)
+        try:
+            self.look(now=True)
+        except Interrupted:
+            raise
+        except MigratorError as error:
+            log.warning("catalogue not read", where=error.where, error=error.what)
         return self._known != before
 
     def _follow(

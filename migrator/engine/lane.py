@@ -106,6 +106,7 @@ class Lane:
         self._suspects: dict[bytes, Foreign] = {}
         self._suspected = ""
         self._looked = False  # at the page of a re-scan that comes next
+        self._began = False  # the re-scan that is under way
         self._overheard: Json = None
         self._overheard_at = 0.0
         self._tried_at = 0.0
@@ -562,7 +563,14 @@ class Lane:
             theirs = theirs or _is(found.scan, "theirs")
             scan = _scan_from_start(tells=tells, theirs=theirs)
             self._keep(primary, replace(found, scan=scan))
-            self._looked = False
+            self._looked, self._began = False, True
+
+    def take_up(self) -> None:
+        """Look once more at what was refused. A re-scan that a process before has begun goes on
+        where it was, or with many short lives it would come to no end; all of what is set aside
+        then is looked at by another one."""
+        if not self.scanning:
+            self.scan()
 
     def _try_again(self, primary: str) -> None:
         """Reconcile once more, now and then, what the other side has refused."""
@@ -648,6 +656,8 @@ class Lane:
             self.reconciler.listed_target()
         self._keep(primary, replace(found, scan=following))
         if following is None:
+            if not self._began and self.reconciler.sets_aside:
+                self.scan()
             self.reconciler.written[OTHER[primary]].regained()
             self.scene.control.record(self.scene.run.id, "scanned anew", cls=self.route.cls)
         return True

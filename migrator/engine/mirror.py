@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import structlog
 
+from migrator.engine.asker import Asker
 from migrator.engine.bound import unfenced
 from migrator.engine.catalogues import Catalogues
 from migrator.engine.ending import (
@@ -39,11 +40,11 @@ from migrator.engine.points import reached
 from migrator.engine.reconcile import Done
 from migrator.engine.run import record_verified, refuse_filled, refuse_unequal
 from migrator.engine.spread import acquaint
-from migrator.engine.swap import Swap, SwapTerms, mend, swap
+from migrator.engine.swap import Swap, SwapTerms, let_go, mend, swap
 from migrator.engine.throttle import Throttle
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Scene
-from migrator.errors import Interrupted, MigratorError, Refused, Terminal, Transient
+from migrator.errors import Interrupted, MigratorError, Refused, Terminal, Transient, Waiting
 from migrator.journal import OTHER
 from migrator.model.phase import Phase
 from migrator.retry import Retry
@@ -89,9 +90,16 @@ class _Verifying:
 
 
 class Mirror:
-    """The owner of one run. ``run`` holds where it stands."""
+    """The owner of one run. ``run`` holds where it stands. ``mine`` is the number of what its own
+    process asked for, and waits for."""
 
-    def __init__(self, scene: Scene, request_life: float, bounds: Bounds | None = None) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        request_life: float,
+        bounds: Bounds | None = None,
+        mine: int | None = None,
+    ) -> None:
         self.scene = scene
         self.live = LiveState(scene.control, scene.run.id)
         self.throttle = Throttle(lambda: scene.retry(read_pace, scene.control, scene.run.id))
@@ -109,6 +117,7 @@ class Mirror:
         self._ranges: dict[int, list[Task]] = {}
         self._dropping: bool | None = None
         self._request: Request | None = None
+        self._asker = Asker(mine)
         self._told = self._said = 0.0
         self._state: dict[str, object] = {}
         self._telling = threading.Lock()
@@ -151,20 +160,54 @@ class Mirror:
         lease = self.scene.lease
         # Whoever comes after this process has to outwait them, too, where it does not come so far.
         lease.doubtful = lease.succeeded
-        self._agree()
-        if self._mirrors(self.live.asked()):
+        request = self._wanted()
+        self._agree(request)
+        if self._mirrors(request):
             self.catalogues.begin()
-        if self.run.fence:
-            mend(self)
+        self._mend(request)
         if lease.succeeded and self.run.phase is not Phase.PLANNED:
             self._outwait()
         lease.doubtful = False
         self._take_up()
 
-    def _agree(self) -> None:
+    def _wanted(self) -> Request | None:
+        """What was asked for and not answered yet, as long as somebody waits for that."""
+        request = self.live.asked()
+        waits = self._asker.waits(request)
+        if request is None or waits is False:
+            self._stop_verifying()  # who asks next wants to know how it is then
+        if request is None or waits:
+            return request
+        if waits is False:
+            log.warning("nobody waits for it any more", wanted=request.wanted)
+            self.answer(
+                request,
+                Waiting(
+                    "nobody was heard to wait for it any more: it was not begun",
+                    hint=f"ask again; see where it stands:  migrator status {self.run.revision}",
+                ),
+            )
+        return None
+
+    def still_wanted(self) -> bool:
+        """Whether somebody waits for what is being done; False where that can't be told yet. Raises
+        Waiting where nobody does, or where something else was asked for since."""
+        request = self._request
+        if request is None or request.renewed is None:
+            return True
+        now = self.live.asked()
+        waits = self._asker.waits(now)
+        if now is None or now.number != request.number or waits is False:
+            raise Waiting(
+                "it was taken back before writes were stopped: nothing has changed",
+                hint=f"see where it stands:  migrator status {self.run.revision}",
+            )
+        return bool(waits)
+
+    def _agree(self, request: Request | None) -> None:
         """Go by the control row only where the stores hold the same epoch (R15). Raises Refused,
         and so answers what was asked for: it must not be done later, when nobody looks."""
-        leaving = self._left(self.live.asked())
+        leaving = self._left(request)
         try:
             self.epochs.check(leaving=leaving)
             if leaving:
@@ -176,13 +219,20 @@ class Mirror:
                 self.answer(request, error)
             raise
 
+    def _mend(self, request: Request | None) -> None:
+        """End a swap that was begun. One back that was flipped has to be ended on both sides: where
+        one is left as it is, the end of the run does so."""
+        flipped = self.run.fence in ("flipped", "marked")
+        if self.run.fence and not (flipped and self._left(request)):
+            mend(self)
+
     def _take_up(self) -> None:
         """What was refused before may go over now: look at everything once more."""
         moves = {item.move for item in self.scene.control.quarantined(self.run.id)}
         moves.update(item.move for item in self.live.ledger())
         for lane in self.lanes:
             if lane.route.number in moves and self.run.phase.rank >= Phase.BACKFILLED.rank:
-                lane.scan()
+                lane.take_up()
 
     def _outwait(self) -> None:
         """Wait until no request of an owner that died can be carried out any more (R2, R6)."""
@@ -198,10 +248,10 @@ class Mirror:
         """Act on what there is of touches, and take one step of what was asked for."""
         self.epochs.look()
         if self.run.fence:
-            mend(self)  # an attempt whose end could not be written
-        request, waits = self.live.asked(), ""
+            self._mend(self._wanted())  # an attempt whose end could not be written
+        request, waits = self._wanted(), ""
         self._request = request
-        if self._mirrors(request):
+        if mirrors := self._mirrors(request):
             self.catalogues.look()
             try:
                 self.mirror()
@@ -229,7 +279,8 @@ class Mirror:
         except Interrupted:
             raise
         except MigratorError as error:
-            if isinstance(error, Terminal) and not self.run.fence and self.catalogues.explains():
+            perhaps = mirrors and isinstance(error, Terminal) and not self.run.fence
+            if perhaps and self.catalogues.explains():
                 return
             log.warning("not done", wanted=request.wanted, error=error.what)
             # A change of the row may have been carried out, and only its answer lost.
@@ -491,10 +542,14 @@ class Mirror:
     # ------------------------------------------------------------------ swapping, leaving, ending
 
     def _swap(self, to: str, phase: Phase, terms: SwapTerms) -> None:
-        done = self._swapped = swap(self, to, phase, terms)
+        self._swapped = swap(self, to, phase, terms)
+        self.swapped(self._swapped)
+
+    def swapped(self, done: Swap) -> None:
+        """Keep in the run's record what a swap took."""
         self.scene.control.record(
-            self.run.id, "rehearsed" if done.rehearsed else "swapped", to=to, pause=done.pause,
-            **done.steps,
+            self.run.id, "rehearsed" if done.rehearsed else "swapped", to=done.to,
+            pause=done.pause, **done.steps,
         )  # fmt: skip
 
     def _abort(self, *, drop_target: bool, leaving: str) -> None:
@@ -506,7 +561,9 @@ class Mirror:
         self.epochs.drop(leaving=leaving)
         if leaving:
             self.scene.control.record(self.run.id, "left as it is", side=leaving)
-        self.reach(Phase.ABORTED)
+        if self.run.fence:
+            let_go(self)
+        self.reach(Phase.ABORTED, fence="")
 
     def _finish(self, terms: SwapTerms) -> None:
         refuse_not_cut_over(self.run)

@@ -264,6 +264,11 @@ class Reconciler:
         number = self.route.number
         return self._known_aside().keys() | {e.key for e in self.live.ledger() if e.move == number}
 
+    @property
+    def sets_aside(self) -> bool:
+        """Whether anything is in quarantine, or in the ledger."""
+        return bool(self._known_aside() or self._known_ledger())
+
     def list_source(self) -> None:
         """A re-scan lists the source, from its start."""
         self._unmet = set(self._known_aside())
@@ -495,13 +500,15 @@ class Reconciler:
     def _backward(self, keys: Sequence[Value], deleted: set[bytes]) -> Done:
         """From the target back to the source; ``old`` is read from there, which R2 makes safe."""
         done = Done()
+        keys, news = own_and_others(keys, self._read(self.route.target, keys))
         for turn in turns(self.route.source, keys):
-            done.add(self._backward_of([keys[i] for i in turn], deleted))
+            done.add(self._backward_of([keys[i] for i in turn], [news[i] for i in turn], deleted))
         return done
 
-    def _backward_of(self, keys: Sequence[Value], deleted: set[bytes]) -> Done:
+    def _backward_of(
+        self, keys: Sequence[Value], news: Sequence[Block | None], deleted: set[bytes]
+    ) -> Done:
         done, route = Done(), self.route
-        keys, news = own_and_others(keys, self._read(route.target, keys))
         olds = self._read(route.source, keys)
         writes: list[Block] = []
         gone: list[Block | None] = []

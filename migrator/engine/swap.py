@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import structlog
@@ -38,6 +38,8 @@ BOUND = 5.0
 LAG = 0.5
 # For so many seconds a mirror that is behind is waited for, before writes are stopped.
 CATCHING_UP = 60.0
+# Of what looks like an attempt, and only ends one reign more that a repair has begun.
+REPAIRED = "repaired"
 
 
 class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +68,8 @@ class SwapTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 class Swap(msgspec.Struct, frozen=True, kw_only=True):
     """What a swap of the sides of a live move took: seconds from the fence to the release, and
-    to the end of its steps. ``rehearsed``: all was done but the swap itself.
+    to the end of its steps; from the flip, without steps, where a crash came between.
+    ``rehearsed``: all was done but the swap itself.
     """
 
     to: str
@@ -159,8 +162,8 @@ def mend(mirror: Mirror) -> None:
     run, control = mirror.run, mirror.scene.control
     log.warning("mending", run=run.id, attempt=run.attempt, fence=run.fence, primary=run.primary)
     control.record(run.id, "mended", attempt=run.attempt, fence=run.fence)
-    (armed,) = control.events(run.id, "armed", last=1)
-    terms = msgspec.convert(armed["detail"], SwapTerms)
+    armed = _armed(mirror)
+    terms = msgspec.convert(armed, SwapTerms)
     bound = Bound(mirror, run.primary, terms, time.monotonic())
     late = mirror.scene.lease.doubtful
     if run.fence in ("flipped", "marked") or not bound.undo(late=late):
@@ -168,14 +171,30 @@ def mend(mirror: Mirror) -> None:
             lane.attach("source")
             lane.attach("target")
         _go_on(mirror, terms)
+        if REPAIRED not in armed:
+            # By the clocks of two hosts perhaps: it is told, and nothing depends on it.
+            pause = max(0.0, time.time() - run.changed)
+            mirror.swapped(Swap(to=run.primary, pause=round(pause, 6), steps={}))
         return
-    if not late and (request := mirror.live.asked()) is not None:
+    request = None if late else mirror.live.asked()
+    if request is not None and Phase(request.wanted) in (Phase.CUT_OVER, Phase.SHADOW_READ):
         # Not tried again by itself: nobody may be looking any more.
         problem = Waiting(
             "the mirror ended in the middle of it, and it was undone: nothing is lost",
             hint=f"see that it is done:  migrator status {run.revision}; then ask for it again",
         )
         mirror.answer(request, problem)
+
+
+def let_go(mirror: Mirror) -> None:
+    """Tell applications to go on, after a flip whose old side is left as it is."""
+    _tell_release(mirror, msgspec.convert(_armed(mirror), SwapTerms))
+
+
+def _armed(mirror: Mirror) -> dict[str, object]:
+    """What was noted of the attempt that was armed last."""
+    (armed,) = mirror.scene.control.events(mirror.run.id, "armed", last=1)
+    return cast("dict[str, object]", armed["detail"])
 
 
 # ---------------------------------------------------------------------- before the fence
@@ -290,10 +309,10 @@ def _accepted(keys: set[str], terms: SwapTerms, what: str, how: str) -> None:
 
 
 def _catch_up(mirror: Mirror, terms: SwapTerms) -> None:
-    """The lag lies below the bound twice running."""
+    """The lag lies below the bound twice running, and somebody still waits for the swap."""
     until = time.monotonic() + CATCHING_UP
     good = 0
-    while good < 2:
+    while good < 2 or not mirror.still_wanted():
         mirror.scene.check()
         mirror.tell()
         if time.monotonic() > until:
@@ -381,12 +400,7 @@ def _go_on(mirror: Mirror, terms: SwapTerms) -> None:
     raised = fences(mirror, new)
     for fence in raised:
         mirror.scene.retry(fence.open if isinstance(fence, Staged) else fence.lower)
-    if terms.hook:
-        try:
-            call(mirror, terms, "release", 60.0)
-        except MigratorError as error:
-            log.error("hook failed after the flip", error=error.what)
-            mirror.scene.control.record(mirror.run.id, "hook failed", error=error.what)
+    _tell_release(mirror, terms)
     mirror.scene.run = mirror.live.release(mirror.run)
     for fence in raised:
         if isinstance(fence, Staged):
@@ -394,6 +408,16 @@ def _go_on(mirror: Mirror, terms: SwapTerms) -> None:
                 mirror.scene.retry(fence.lower)
             except MigratorError as error:  # it lets all pass; the end of the move removes it, too
                 log.warning("not removed yet", where=error.where, error=error.what)
+
+
+def _tell_release(mirror: Mirror, terms: SwapTerms) -> None:
+    if not terms.hook:
+        return
+    try:
+        call(mirror, terms, "release", 60.0)
+    except MigratorError as error:
+        log.error("hook failed after the flip", error=error.what)
+        mirror.scene.control.record(mirror.run.id, "hook failed", error=error.what)
 
 
 @contextmanager
@@ -433,4 +457,4 @@ def _begin_reign(mirror: Mirror, lane: Lane, new: str, mark: str) -> None:
         lane.pass_over(new, 0.05)
 
 
-__all__ = ["BOUND", "LAG", "Swap", "SwapTerms", "mend", "swap"]
+__all__ = ["BOUND", "LAG", "REPAIRED", "Swap", "SwapTerms", "let_go", "mend", "swap"]

@@ -19,6 +19,7 @@ from migrator.state.reads import MirrorReads, Share
 # So many answers are kept, for who asked while others did, too.
 _ANSWERS = 8
 _EARLIER = "earlier"
+_RENEWED = "renewed"
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,13 @@ class Position:
 
 @dataclass(frozen=True)
 class Request:
-    """What somebody asked of the mirror: ``number`` grows, ``terms`` are the answers given."""
+    """What somebody asked of the mirror: ``number`` grows, ``terms`` are the answers given.
+    ``renewed``: how often who waits for it has said so, None where nobody has to."""
 
     number: int
     wanted: str
     terms: dict[str, object]
+    renewed: int | None = None
 
 
 class LiveState:
@@ -137,9 +140,10 @@ class LiveState:
 
     # ------------------------------------------------------------------ asking the mirror
 
-    def ask(self, wanted: str, terms: dict[str, object]) -> int:
-        """Ask the mirror for a phase; the number of the request."""
-        text = json.dumps({"wanted": wanted, "terms": terms})
+    def ask(self, wanted: str, terms: dict[str, object], *, renewed: bool = False) -> int:
+        """Ask the mirror for a phase; the number of the request. ``renewed``: it is to be done only
+        as long as somebody renews it."""
+        text = json.dumps({"wanted": wanted, "terms": terms} | ({_RENEWED: 0} if renewed else {}))
         m = t.mirror
         with self._control.transaction() as c:
             self._there(c)
@@ -155,7 +159,19 @@ class LiveState:
         if row is None or row.answered >= row.asked:
             return None
         text = json.loads(row.wanted)
-        return Request(row.asked, text["wanted"], text["terms"])
+        return Request(row.asked, text["wanted"], text["terms"], text.get(_RENEWED))
+
+    def renew(self, number: int) -> None:
+        """Say that somebody still waits for a request, unless that is over."""
+        m = t.mirror
+        with self._control.transaction() as c:
+            row = self._row(c)
+            if row is None or not row.answered < number == row.asked:
+                return
+            text = json.loads(row.wanted)
+            text[_RENEWED] = text.get(_RENEWED, 0) + 1
+            mine = m.c.run == self._run, m.c.asked == number
+            c.execute(m.update().where(*mine).values(wanted=json.dumps(text)))
 
     def answer(self, number: int, answer: dict[str, object]) -> None:
         """What became of a request; who asked for the ones before may not have looked yet."""

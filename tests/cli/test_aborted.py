@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from contextlib import closing
 
 import pytest
@@ -10,9 +11,13 @@ import pytest
 from migrator import commands
 from migrator.commands import live
 from migrator.engine import points
-from migrator.errors import Interrupted
+from migrator.errors import Interrupted, Refused, Terminal
+from migrator.model.phase import Phase
 from migrator.state import Lease, LiveState
+from migrator.stores.sql.tables import TablesCollection
 from tests.cli.kit import SETTINGS, Project, one_line
+from tests.ending import joined
+from tests.gateway.kit import until
 
 
 def test_a_run_that_prepared_nothing_is_left_though_the_targets_file_is_not_there(
@@ -62,22 +67,101 @@ def test_what_was_made_for_a_feed_goes_also_where_its_place_was_not_noted_yet(
     assert _made(shop, file) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "point"),
+    [
+        ("abort 0001 --drop-target", "abort.dropped"),
+        ("cutover 0001", "mirror.touched"),
+    ],
+)
+def test_an_error_is_told_itself_whatever_the_catalogue_says_that_might_explain_it(
+    shop: Project, monkeypatch: pytest.MonkeyPatch, words: str, point: str
+) -> None:
+    shop.done("plan", "0001", "--live", "-o", "live.json")
+    shop.done("apply", "live.json", "--until", "shadow_read")
+    shop.change("UPDATE game SET score = 22 WHERE id = 2")
+
+    def fails(_: TablesCollection) -> None:
+        raise Terminal("no right to read the catalogue")
+
+    met = []
+
+    def meets(now: str) -> None:
+        if now == point:
+            met.append(now)
+            if words.startswith("cutover"):  # an abort does not ask for it
+                monkeypatch.setattr(TablesCollection, "shape_now", fails)
+            raise Terminal("no right to do it")
+
+    monkeypatch.setattr(points, "hook", meets)
+
+    told = one_line(shop(*words.split(), "--log-level", "error"), 1, "failed")
+    assert "no right to do it" in told
+    assert met == [point]
+
+
 def test_what_a_silent_mirror_was_asked_for_is_not_done_later(
     shop: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.done("plan", "0001", "--live", "-o", "live.json")
     shop.done("apply", "live.json", "--until", "prepared")
     monkeypatch.setattr(live, "GONE", 0.1)
+    monkeypatch.setattr(live, "RENEW_EVERY", 0.0)
     with commands.Project(shop.root / "migrator.toml", "dev") as project:
+        state = LiveState(project.control, project.control.run("0001").id)
+        renewed = []
+        renew = LiveState.renew
+
+        def renews(self: LiveState, number: int) -> None:
+            renew(self, number)
+            renewed.append(state.asked())
+
+        monkeypatch.setattr(LiveState, "renew", renews)
         with Lease(project.control, "dev/0001/mirror"):
             told = one_line(shop("abort", "0001", "--keep-target"), 5, "waiting")
             assert "said nothing" in told
             assert "taken back" in told
-        state = LiveState(project.control, project.control.run("0001").id)
+            assert state.asked() is None
+            assert renewed[0] is not None
+            assert renewed[0].renewed == 1
+            stop = threading.Event()
+            stop.set()
+            with pytest.raises(Interrupted, match="taken back"):
+                live.ask(project, "0001", Phase.ABORTED, commands.SwapTerms(), stop=stop)
         assert state.asked() is None
     told = shop.done("abort", "0001", "--leave-target").out
     assert "left as it is: docs:games" in told
     assert "remove there what begins with migrator_" in told
+    assert "0001 is aborted already" in one_line(
+        shop("abort", "0001", "--keep-target"), 3, "refused"
+    )
+
+
+def test_what_was_asked_for_while_somebody_else_left_the_move_is_over(
+    shop: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.done("plan", "0001", "--live", "-o", "live.json")
+    shop.done("apply", "live.json", "--until", "prepared")
+    monkeypatch.setattr(live, "_STAND_BY", 0.05)
+    said: list[str] = []
+
+    def asks() -> None:
+        with commands.Project(shop.root / "migrator.toml", "dev") as project:
+            try:
+                live.ask(project, "0001", Phase.DUAL_WRITE, commands.SwapTerms())
+            except Refused as error:
+                said.append(error.what)
+
+    waits = threading.Thread(target=asks)
+    with commands.Project(shop.root / "migrator.toml", "dev") as project:
+        with Lease(project.control, "dev/0001/mirror"):
+            run = project.control.run("0001")
+            state = LiveState(project.control, run.id)
+            waits.start()
+            until(lambda: state.asked() is not None)
+            project.control.advance(run, Phase.ABORTED)
+        joined(waits)
+    assert said == ["0001 is aborted already"]
 
 
 def _made(shop: Project, file: str) -> list[tuple[str]]:

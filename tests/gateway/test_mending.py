@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -12,9 +13,12 @@ from typing import Any
 import pytest
 
 from migrator import commands
+from migrator.commands.live import owning
 from migrator.engine import mending, pairs
 from migrator.engine.lane import _scan_from_start
+from migrator.engine.mirror import Mirror
 from migrator.engine.swap import SwapTerms
+from migrator.engine.work import Nobody
 from migrator.errors import Refused, Transient, Waiting
 from migrator.model.block import Address, Aggregate, cut
 from migrator.model.phase import Phase
@@ -147,6 +151,44 @@ def _ignored(config: Path) -> None:
                 f"CREATE TRIGGER ignores_{change} BEFORE {change} ON {table} "
                 f"WHEN typeof({row}.block) = 'blob' BEGIN SELECT RAISE(IGNORE); END"
             )
+
+
+def test_what_a_comparison_found_for_who_asks_no_more_is_not_told_to_the_next(
+    config: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(pairs, "RECHECKS", 1)
+    with commands.Project(config, "test") as project:
+        (route,) = project.routes("0001")
+        right = cut(Aggregate("3", {"n": 0}), route.representation)
+        route.source.create()
+        route.source.write([cut(Aggregate("3", {"n": 0}), route.translation.source)])
+        plan = commands.plan(project, "0001", live=True)
+        terms = commands.Terms(accept=[finding.code for finding in plan.findings])
+        commands.apply(project, plan, until=Phase.BACKFILLED, terms=terms)
+        # Nobody reads the target's feed yet.
+        route.target.write([cut(Aggregate("3", {"n": 66}), route.representation)])
+        run = project.control.run("0001")
+        live = LiveState(project.control, run.id)
+        with owning(project, run, Nobody(), threading.Event()) as scene:
+            owner = Mirror(scene, 0.1)
+
+            def turns() -> Iterator[bool]:
+                first = live.ask(Phase.SHADOW_READ.value, {})
+                while owner._verifying is None:
+                    yield False
+                live.withdraw(first)
+                while owner._verifying is not None and owner._verifying.thread.is_alive():
+                    yield False
+                route.target.write([right])
+                second = live.ask(Phase.SHADOW_READ.value, {})
+                while (answer := live.answered(second)) is None:
+                    yield False
+                assert answer["problem"] is None
+                yield True
+
+            steps = turns()
+            owner.work(lambda: next(steps))
+        assert project.control.run("0001").phase is Phase.SHADOW_READ
 
 
 def test_a_move_at_rest_has_no_mirror_to_ask(config: Path) -> None:

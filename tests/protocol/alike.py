@@ -35,13 +35,15 @@ class Blurred(Server):
     """Whether it finds, replaces and deletes under one key what lies there for another one, as
     stores of documents do with numbers; else it refuses that, as tables do with texts."""
 
+    number = staticmethod(_number)
+
     def same_key(self, id: Value) -> Value:
-        return _number(id)
+        return self.number(id)
 
     def _there(self, key: object) -> str | None:
         """The key of what lies there for another one."""
-        number = _number(key)
-        return next((k for k in self.blocks if _number(k) == number and k != str(key)), None)
+        number = self.number(key)
+        return next((k for k in self.blocks if self.number(k) == number and k != str(key)), None)
 
     def put(self, key: str, entries: Entries) -> bool:
         assert self._there(key) is None
@@ -162,14 +164,17 @@ WORLDS: dict[str, list[tuple[type[Any], type[Schedule]]]] = {
 }
 
 
-def filled(seed: int, patch: pytest.MonkeyPatch, side: str, kind: int, *, loose: bool) -> Schedule:
-    """A schedule with nothing there yet."""
+def filled(
+    seed: int, patch: pytest.MonkeyPatch, side: str, kind: int, *, loose: bool, both: bool = False
+) -> Schedule:
+    """A schedule with nothing there yet; ``both``: neither side can tell keys apart."""
     world_of, schedule_of = WORLDS[side][kind]
     drawn = replace(chances(seed), writes=15, strangers=False, truncate=False)
     world = world_of(seed, drawn)
-    server = Blurred(world.servers[side].at, "Game", world, fences=not world.hook)
-    server.counts, server.loose = world.servers[side].counts, loose
-    world.servers[side] = server
+    for name in world.servers if both else (side,):
+        server = Blurred(world.servers[name].at, "Game", world, fences=not world.hook)
+        server.counts, server.loose = world.servers[name].counts, loose
+        world.servers[name] = server
     if loose:
         # Keys here are texts, which no store takes for one without refusing the second.
         patch.setattr(alike, "_PLAIN", frozenset())

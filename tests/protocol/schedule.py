@@ -23,6 +23,7 @@ import tenacity.wait
 
 from migrator import retry
 from migrator.engine import bound, epochs, holders, hook, lane, mirror, points, reconcile, swap
+from migrator.engine.asker import Asker
 from migrator.engine.held import Held
 from migrator.engine.mirror import Mirror
 from migrator.engine.throttle import Throttle
@@ -440,6 +441,7 @@ class Schedule:
             patch.setattr(module, "log", quiet, raising=False)
         patch.setattr(retry, "log", quiet)
         patch.setattr(mirror, "Throttle", partial(Throttle, clock=clock.monotonic))
+        patch.setattr(mirror, "Asker", partial(Asker, clock=clock.monotonic))
         # Nobody reads the mirror here, but where a test says so.
         patch.setattr(mirror, "Held", lambda _: Held(lambda run: False, clock.monotonic))
         patch.setattr(tenacity.wait, "random", world.draws)

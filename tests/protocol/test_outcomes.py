@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from migrator.errors import Refused, Transient
@@ -9,7 +11,7 @@ from migrator.model.phase import Phase
 from migrator.ports import Json
 from migrator.state import LiveState, Run
 from tests.protocol.plants import ends_equal
-from tests.protocol.schedule import LIFE, level
+from tests.protocol.schedule import LIFE, Schedule, level
 from tests.protocol.server import Fate, ServerJournal
 
 
@@ -146,3 +148,88 @@ def test_a_move_is_left_though_its_mirror_can_not_go_on(monkeypatch: pytest.Monk
     schedule.world.servers["source"].lose_feed()
 
     assert schedule.ask(Phase.ABORTED), schedule.why
+
+
+# ---------------------------------------------------------------------- who asked, and is gone
+
+
+def _asks(schedule: Schedule) -> int:
+    terms: dict[str, object] = {"hook": "stop"} if schedule.world.hook else {}
+    live = LiveState(schedule.control, schedule.run)
+    return live.ask(Phase.CUT_OVER.value, terms, renewed=True)
+
+
+def test_what_a_killed_command_asked_for_is_not_done_by_a_later_mirror(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    live = LiveState(schedule.control, schedule.run)
+    number = _asks(schedule)
+
+    schedule.work(lambda: live.answered(number) is not None)
+
+    assert schedule.phase is Phase.SHADOW_READ
+    assert "not begun" in str(live.answered(number))
+    number = _asks(schedule)
+
+    def renews() -> bool:
+        live.renew(number)
+        return live.answered(number) is not None
+
+    schedule.work(renews)
+
+    assert schedule.phase is Phase.CUT_OVER
+    ends_equal(schedule)
+
+
+def test_a_swap_that_is_taken_back_before_writes_are_stopped_is_not_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    live = LiveState(schedule.control, schedule.run)
+    asked: list[int] = []
+
+    def answered() -> bool:
+        if not asked:  # while the mirror looks
+            asked.append(_asks(schedule))
+            schedule.world.script["swap.armed"] = lambda: live.withdraw(asked[0])
+        return bool(live.answered(asked[0])) and not schedule.control.run("0001").fence
+
+    schedule.work(answered)
+
+    assert schedule.phase is Phase.SHADOW_READ
+    assert "taken back before writes were stopped" in str(live.answered(asked[0]))
+    ends_equal(schedule)
+
+
+def test_a_swap_that_a_crash_ended_forward_is_in_the_record_with_its_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    schedule.world.script["swap.flipped"] = schedule.world.kill
+
+    schedule.ask(Phase.CUT_OVER)
+
+    assert schedule.phase is Phase.CUT_OVER
+    (swapped,) = schedule.control.events(schedule.run, "swapped")
+    detail = cast("dict[str, object]", swapped["detail"])
+    assert detail["to"] == "target"
+    assert cast("float", detail["pause"]) >= 0
+
+
+def test_an_abort_goes_on_behind_a_swap_that_a_crash_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    live = LiveState(schedule.control, schedule.run)
+
+    def killed() -> None:
+        live.ask(Phase.ABORTED.value, {})
+        schedule.world.kill()
+
+    live.ask(Phase.CUT_OVER.value, {"hook": "stop"} if schedule.world.hook else {})
+    schedule.world.script["swap.drained"] = killed
+
+    schedule.work(lambda: live.asked() is None)
+
+    assert schedule.phase is Phase.ABORTED

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from migrator.engine import reconcile
+from migrator.errors import Interrupted
 from migrator.model.phase import Phase
-from migrator.state import quarantine_key
+from migrator.state import LiveState, quarantine_key
 from tests.protocol.schedule import Schedule, World, equal, level, reach
 from tests.protocol.server import Event
 
@@ -147,6 +149,50 @@ def test_a_block_that_is_set_aside_behind_a_re_scan_stays_in_quarantine(monkeypa
     schedule.settle()
 
     assert schedule.aside() == [f"Game:{ASIDE}"]
+
+
+def test_a_re_scan_comes_to_its_end_through_many_short_lives_of_the_mirror(
+    monkeypatch: Patch,
+) -> None:
+    schedule = level(monkeypatch)
+    schedule.page = 1
+    world = schedule.world
+    world.put(ASIDE, large=True)
+    schedule.settle()
+    world.servers["source"].remove("1")
+    _source_is_lost(world)
+    listed: list[int] = []
+
+    def page() -> None:
+        world.script["keys"] = page
+        listed[-1] += 1
+        world.stopping = listed[-1] == 2
+
+    world.script["keys"] = page
+    for _ in range(6):
+        listed.append(0)
+        with suppress(Interrupted):
+            schedule._process().work(lambda: listed[-1] == 0 and not _scans(schedule))
+
+    assert "1" not in world.held("target")
+    # All of what is set aside is looked at once more, by one life.
+    schedule.settle()
+    assert not _scans(schedule)
+    assert schedule.aside() == [f"Game:{ASIDE}"]
+    world.servers["source"].remove(ASIDE)
+    _source_is_lost(world)
+    with suppress(Interrupted):
+        listed.append(0)
+        schedule._process().work(lambda: False)
+    world.script.clear()
+    schedule.settle()
+    assert schedule.aside() == []
+
+
+def _scans(schedule: Schedule) -> bool:
+    live = LiveState(schedule.control, schedule.run)
+    found = [live.position(0, side) for side in ("source", "target")]
+    return any(each is not None and each.scan is not None for each in found)
 
 
 # ---------------------------------------------------------------------- once the primary has it
