@@ -360,7 +360,7 @@ def write_again(scene: Scene, route: Route, ids: Sequence[Value]) -> list[Value]
             part = None if block is None or route.archive is None else route.archive.part(block)
             if part is not None and route.archive is not None:
                 scene.retry(route.archive.collection.write, [part])
-        except (CorruptBlock, DoesNotFit) as error:
+        except NOT_MADE as error:
             scene.control.set_aside(scene.run.id, quarantined(route, id, *route.why(error)))
             failed.append(id)
     return failed

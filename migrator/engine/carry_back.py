@@ -48,7 +48,7 @@ def carry_back(scene: Scene, route: Route) -> dict[str, int]:
 
 def _damaged(route: Route, id: Value, reason: str) -> Failed:
     return Failed(
-        f"{route.name(id)} is damaged: {reason}",
+        f"{route.name(id)} is damaged: {route.told(reason)}",
         where=str(route.move.target),
         hint="mend or delete it there, then run the same command again",
     )

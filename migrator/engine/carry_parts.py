@@ -64,7 +64,7 @@ def _join_in(
         if group.what:
             shown = str(group.id) if type(group.id) is Ref else route.source_name(group.id)
             raise Failed(
-                f"{shown} can't go back: {group.what}",
+                f"{shown} can't go back: {route.told(group.what)}",
                 where=str(route.move.target),
                 hint="mend or delete it there, then run the same command again",
             )

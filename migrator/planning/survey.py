@@ -204,7 +204,9 @@ class Surveyor:
     def _unread(self, id: Value, reason: str) -> None:
         """A block that lies in the target: nobody can tell what would be lost with it."""
         name = self.route.name(id)
-        why = self.route.told(reason.removeprefix(f"{name} can't be read: "))
+        for key in (name, show(id)):  # who was asked for a block names it
+            reason = reason.removeprefix(f"{key} can't be read: ")
+        why = self.route.told(reason)
         text = f"lies in {self.route.move.target} and can't be read: {why}"
         self.found.issues.add("error", "E101", text, key=name)
 

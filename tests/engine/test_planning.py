@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from migrator import commands
-from migrator.errors import DoesNotFit
+from migrator.errors import DoesNotFit, Waiting
 from migrator.model.block import Aggregate, Block, cut
 from migrator.model.masked import masked
 from migrator.model.move import At
-from migrator.model.value import Record, Ref, Value
+from migrator.model.value import Record, Ref, Set, Value
 from migrator.planning import keys, survey
 from migrator.planning.file import encode_plan
 from migrator.planning.keys import dangling
@@ -259,3 +259,16 @@ def test_an_apostrophe_makes_no_two_reasons_one() -> None:
         text = f"the archive can't hold it: {kind} can't be held"
         issues.add("error", "E118", text, key="Thing:1", path="t")
     assert len(issues.findings("Thing")) == 2
+
+
+def test_a_block_that_can_t_be_cut_keeps_no_other_in_quarantine(project: commands.Project) -> None:
+    fill(source(project), [("1", game(1)), ("uncut", {"id": "uncut", "rounds": Set([1, 2])})])
+    spoil(project, "deep")
+    plan = commands.plan(project, "0001")
+    terms = commands.Terms(accept={f.code for f in plan.to_accept})
+    with pytest.raises(Waiting, match="2 blocks are in quarantine"):
+        commands.apply(project, plan, terms=terms)
+    fill(source(project), [("deep", game(3))])
+    assert commands.retry_quarantined(project, "0001") == (1, 1)
+    (left,) = commands.quarantine(project, "0001")
+    assert left.shown == "Game:uncut"
