@@ -68,7 +68,7 @@ class Live:
                         application.go_on_for(0.25)
                         application.longest = 0.0
                         swap(project, "0001", swap=terms)
-                        application.go_on_for(0.15)
+                        application.go_on_until_all()
                         pauses[word].append(application.longest * 1000)
                         application.longest = 0.0
                         application.go_on_for(0.4)

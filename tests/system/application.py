@@ -185,6 +185,7 @@ class Application:
     def __post_init__(self) -> None:
         self._stop = threading.Event()
         self._locks = [threading.Lock() for _ in range(self.writers)]
+        self._acknowledged = [0] * self.writers
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Application:
@@ -212,6 +213,15 @@ class Application:
             time.sleep(0.01)
         if self.problems:
             raise self.problems[0]
+
+    def go_on_until_all(self) -> None:
+        """Let the writers work until each had a write acknowledged: none waits since before."""
+        before, end = list(self._acknowledged), time.monotonic() + 120
+        while any(now == old for now, old in zip(self._acknowledged, before, strict=True)):
+            if self.problems:
+                raise self.problems[0]
+            assert time.monotonic() < end, "a writer waits for its write"
+            time.sleep(0.01)
 
     def go_on_until_each(self, words: Collection[str], times: int = 3, more: bool = True) -> None:
         """Let the writers work until each of these was acknowledged so many times, ``more`` than
@@ -284,6 +294,7 @@ class Application:
             self.done[word] += 1
             self.longest = max(self.longest, time.monotonic() - last)
             last = time.monotonic()
+            self._acknowledged[number] += 1
             time.sleep(self.pace)
         for side in sides.values():
             with suppress(Exception):
