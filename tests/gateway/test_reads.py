@@ -21,7 +21,7 @@ from migrator.gateway.mirrored import MirrorReading, _spelled
 from migrator.model.block import Address, Aggregate, Block, cut
 from migrator.model.phase import Phase
 from migrator.model.value import Int64
-from migrator.state import LiveState, Quarantined, ShadowReads, quarantine_key
+from migrator.state import Lease, LiveState, Quarantined, ShadowReads, quarantine_key
 from tests.contract import servers
 from tests.gateway.kit import QUICK, Owner, make_project, until
 from tests.gateway.test_live import begin, mirroring, postgresql_to_mongodb, swapped
@@ -138,7 +138,7 @@ def config(base: tuple[Path, commands.Project]) -> Path:
 def moved(base: tuple[Path, commands.Project], monkeypatch: pytest.MonkeyPatch) -> Iterator[Moved]:
     """What the target holds has an ``n`` below zero, so that it shows who answered."""
     monkeypatch.setattr("migrator.gateway.mirrored._LOOK", 3600.0)
-    monkeypatch.setattr("migrator.commands.reading.SILENT", 3600.0)
+    monkeypatch.setattr("migrator.commands.records.SILENT", 3600.0)
     _, project = base
     made = Moved(project, Owner(project))
     made.route.target.create()
@@ -146,7 +146,8 @@ def moved(base: tuple[Path, commands.Project], monkeypatch: pytest.MonkeyPatch) 
         made.put("source", key, number)
         made.put("target", key, -number)
     made.verified()
-    yield made
+    with Lease(project.control, "test/0001/mirror"):
+        yield made
     made.route.target.drop()
     project.control.advance(project.control.run(made.run), Phase.ABORTED)
 
@@ -509,8 +510,11 @@ def test_what_the_mirror_lacks_is_compared_and_keeps_a_swap_waiting(
 def test_a_share_is_refused_where_nobody_knows_what_the_mirror_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migrator.commands.reading.SILENT", 3600.0)
-    with commands.Project(make_project(tmp_path), "test") as project:
+    monkeypatch.setattr("migrator.commands.records.SILENT", 3600.0)
+    with (
+        commands.Project(make_project(tmp_path), "test") as project,
+        Lease(project.control, "test/0001/mirror"),
+    ):
 
         def refused(why: str) -> None:
             with pytest.raises((Refused, Waiting), match=why):
