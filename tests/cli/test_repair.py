@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from migrator import commands
 from migrator.commands import repairing
+from migrator.state.gateways import Gateways
 from tests.cli.kit import PATIENT, Project
 
 SETTINGS = """
@@ -48,14 +50,22 @@ def test_repair_tells_who_says_what_and_changes_nothing(lost: Project) -> None:
     assert {side["epoch"]["number"] for side in told["sides"]} == {2}
 
 
-def test_repair_asks_before_it_acts(lost: Project) -> None:
+def test_repair_asks_before_it_acts(lost: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = lost("repair", "0001", "--rebuild")
     assert refused.code == 64
     assert "migrator repair 0001 --rebuild --yes" in refused.err
     assert lost("repair", "0001", "--forget", "--yes").code == 3
     assert lost("repair", "0001", "--primary", "source").code == 64
+    with commands.Project(lost.root / "migrator.toml") as project:
+        leases = Gateways(project.control)
+        leases.enter("away", "Game", 0.8, away=True)
+        leases.renew_away("away", 0.1)  # of which it may not have heard
+    waited: list[float] = []
+    log = SimpleNamespace(warning=lambda _, seconds: waited.append(seconds))
+    monkeypatch.setattr(repairing, "log", log)
     done = lost("repair", "0001", "--rebuild", "--yes")
     assert done.code == 0, done.err
+    assert waited[0] > 0.8
     assert "epoch 3  primary target" in done.out
     assert done.out.endswith("there is nothing to repair\n")
     assert lost.done("status", "0001", "--format", "json").json[0]["epoch"] == 3

@@ -105,15 +105,22 @@ def test_each_of_several_that_ask_at_once_reads_its_own_answer(config: Path) -> 
         live.answer(taken.number, {"swap": "there"})
         assert live.answered(first) == {"swap": "there"}
         live.answer(second, {"swap": "back"})
+        live.withdraw(second)  # too late
 
         assert live.answered(first) == {"swap": "there"}
         assert live.answered(second) == {"swap": "back"}
         with pytest.raises(Refused, match="before this was done"):
             live.answered(replaced)
-        third = live.ask("cut_over", {})
-        live.withdraw(third)
+        third, fourth = live.ask("shadow_read", {}), live.ask("cut_over", {})
+        live.withdraw(fourth)
+        assert live.asked() is None
+        live.answer(third, {"swap": "late"})  # opens no request again that was taken back
         assert live.asked() is None
         assert live.answered(second) == {"swap": "back"}
+        for _ in range(8):
+            live.answer(live.ask("cut_over", {}), {})
+        with pytest.raises(Refused):  # the row does not grow for ever
+            live.answered(second)
 
 
 def test_a_run_that_has_not_ended_is_the_one_that_is_meant_whatever_clocks_say(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
 import sqlite3
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -181,6 +183,22 @@ def test_a_process_whose_parent_does_not_ask_for_it_is_dead_all_the_same(control
             taken.check()
     finally:
         os.waitpid(ended, 0)
+
+
+def test_a_process_is_not_dead_as_long_as_one_of_its_threads_is_at_work(control: Control) -> None:
+    alive = os.fork()
+    if not alive:
+        threading.Thread(target=threading.Event().wait).start()
+        ctypes.CDLL(None).pthread_exit(None)
+    try:
+        while lease._stat(alive)[0] != "Z":
+            time.sleep(0.001)
+        held_by(control, pid=alive, started=lease._stat(alive)[19])
+        with pytest.raises(Refused, match="on this host"), Lease(control, "x"):
+            pass
+    finally:
+        os.kill(alive, signal.SIGKILL)
+        waited(alive)
 
 
 def test_a_process_that_proc_hides_is_not_taken_for_dead(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from migrator.errors import Waiting
 from migrator.model.phase import Phase
 from migrator.state import LiveState
 from migrator.state.gateways import Gateways
-from tests.engine.games import fill, game, make_project, source
+from tests.engine.games import fill, game, make_project, source, target
 
 MANY = 300
 
@@ -65,32 +66,63 @@ def test_a_long_lease_of_who_is_gone_is_outwaited(
     monkeypatch.setattr(holders, "_ARMING", 1.0)
     with commands.Project(make_project(tmp_path), "test") as project:
         begin(project)
+        wait_for, held = holders.wait_for, []
+
+        def waits(*args: Any, **more: Any) -> Any:
+            if not held:
+                fill(source(project), [("1", game(9))])
+            found = wait_for(*args, **more)
+            held.append(target(project).read(["1"]))
+            return found
+
+        monkeypatch.setattr(holders, "wait_for", waits)
         Gateways(project.control).enter("h1", "Game", 2.0, away=True)
         commands.cutover(project, "0001", swap=SwapTerms(gateways=True, bound=60.0))
         assert project.control.run("0001").phase is Phase.CUT_OVER
+        assert held[0] == target(project).read(["1"]), "it mirrored nothing meanwhile"
 
 
-@pytest.mark.parametrize("act", [commands.cutover, commands.finish, commands.abort])
+@pytest.mark.parametrize(
+    "act", [commands.cutover, commands.rollback, commands.finish, commands.abort]
+)
 def test_what_was_stopped_is_not_done_by_a_later_mirror(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[..., object]
 ) -> None:
     with commands.Project(make_project(tmp_path), "test") as project:
         begin(project)
         more: dict[str, object] = {"swap": SwapTerms(gateways=True)}
-        if act is commands.finish:
+        if act in (commands.finish, commands.rollback):
             commands.cutover(project, "0001", swap=SwapTerms(gateways=True))
+        if act is commands.finish:
             more = {"keep_source": False}
         elif act is commands.abort:
             more = {"drop_target": True}
         phase = project.control.run("0001").phase
 
-        def hook(point: str) -> None:
-            if point == "run.started":
-                raise KeyboardInterrupt
-
-        monkeypatch.setattr(points, "hook", hook)
+        monkeypatch.setattr(points, "hook", stopped)
         with pytest.raises(KeyboardInterrupt):
             act(project, "0001", **more)
         run = project.control.run("0001")
         assert LiveState(project.control, run.id).asked() is None
         assert run.phase is phase
+
+
+def test_what_only_copies_is_done_by_a_later_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with commands.Project(make_project(tmp_path), "test") as project:
+        fill(source(project), [("1", game(1))])
+        made = commands.plan(project, "0001", live=True)
+        commands.apply(project, made, until=Phase.PREPARED)
+        monkeypatch.setattr(points, "hook", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            commands.apply(project, made, until=Phase.SHADOW_READ)
+        asked = LiveState(project.control, project.control.run("0001").id).asked()
+        assert asked is not None
+        assert asked.wanted == Phase.SHADOW_READ.value
+
+
+def stopped(point: str) -> None:
+    """Ctrl-C once the mirror has begun."""
+    if point == "run.started":
+        raise KeyboardInterrupt

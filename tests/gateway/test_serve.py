@@ -221,12 +221,15 @@ def test_what_is_not_here(served: Served) -> None:
     assert served.ask("GET", "/v1/classes")[1] == {"classes": ["Game"]}
 
 
+@pytest.mark.parametrize("first", [30, 2], ids=["as it was taken", "as it was renewed"])
 def test_a_lease_whose_holder_has_not_heard_that_it_is_short_is_outwaited(
-    served: Served, owner: Owner
+    served: Served, owner: Owner, first: int
 ) -> None:
     """The answer to its renewal is lost: it writes for as long as it was granted before."""
     at, leases, now = "/v1/classes/Game/leases", Gateways(owner.control), 0.0
-    _, lease, _ = served.ask("POST", at, {"seconds": 30})
+    _, lease, _ = served.ask("POST", at, {"seconds": first})
+    if first < 30:
+        served.ask("PUT", f"{at}/{lease['lease']}", {"seconds": 30})
     owner.run = owner.live.arm(owner.run)
     status, told, _ = served.ask("PUT", f"{at}/{lease['lease']}", {"seconds": 30})
     assert (status, told["seconds"]) == (200, SHORT)

@@ -6,7 +6,8 @@ from typing import cast
 
 import pytest
 
-from migrator.errors import Refused, Transient
+from migrator.engine.lane import Lane
+from migrator.errors import Refused, Transient, Waiting
 from migrator.model.phase import Phase
 from migrator.ports import Json
 from migrator.state import LiveState, Run
@@ -148,6 +149,25 @@ def test_a_move_is_left_though_its_mirror_can_not_go_on(monkeypatch: pytest.Monk
     schedule.world.servers["source"].lose_feed()
 
     assert schedule.ask(Phase.ABORTED), schedule.why
+
+
+def test_who_did_not_look_at_the_epoch_of_a_side_that_was_to_be_left_mirrors_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    live = LiveState(schedule.control, schedule.run)
+
+    def waits(*_: object, **__: object) -> None:
+        raise Waiting("not now")
+
+    monkeypatch.setattr(Lane, "drop", waits)
+    asked = live.ask(Phase.ABORTED.value, {"leave_target": True})
+    turns = iter(range(5))
+
+    schedule.work(lambda: live.answered(asked) is not None and next(turns) == 4)
+
+    assert "the process ended: not now; another one starts" in schedule.world.told
+    ends_equal(schedule)
 
 
 # ---------------------------------------------------------------------- who asked, and is gone

@@ -18,6 +18,7 @@ from tests.protocol.server import Event
 
 Patch = pytest.MonkeyPatch
 ASIDE = "0"
+NEW = "9"  # is on the primary alone
 
 
 def _left_out(patch: Patch, *, hook: bool = False) -> Schedule:
@@ -218,6 +219,94 @@ def test_what_is_refused_again_for_the_same_reason_is_told_once(monkeypatch: Pat
     schedule.work(looks)
 
     assert sorted(told) == ["can't be read", "quarantined", "quarantined"]
+
+
+def _in_one_process(schedule: Schedule, *steps: Callable[[], None]) -> None:
+    """One owner meets these, and acts on each before the next."""
+    turns = iter(range(20 * len(steps) + 20))
+
+    def looks() -> bool:
+        turn = next(turns)
+        if turn % 20 == 5 and turn // 20 < len(steps):
+            steps[turn // 20]()
+        return turn == 20 * len(steps)
+
+    schedule.work(looks)
+
+
+def test_what_is_refused_again_after_it_went_over_is_in_quarantine_again(
+    monkeypatch: Patch,
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+
+    def refused() -> None:
+        world.put(ASIDE, large=True)
+
+    def goes_over() -> None:
+        assert schedule.aside() == [f"Game:{ASIDE}"]
+        world.put(ASIDE)
+
+    def damaged() -> None:
+        assert schedule.reasons() == ["too large"]
+        source = world.servers["source"]
+        source.damage(ASIDE)
+        source.put(ASIDE, source.blocks[ASIDE])
+
+    _in_one_process(schedule, refused, goes_over, refused, damaged)
+
+    assert schedule.aside() == [f"Game:{ASIDE}"]
+    assert schedule.reasons() != ["too large"]
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["written", "lost"])
+def test_what_is_refused_again_after_it_went_back_is_in_the_ledger_again(
+    lost: bool, monkeypatch: Patch
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+    reach(schedule, Phase.CUT_OVER)
+    target, told = world.servers["target"], list[str]()
+    log = SimpleNamespace(info=lambda what, **_: told.append(what), warning=lambda *_, **__: None)
+    monkeypatch.setattr(reconcile, "log", log)
+
+    def refused() -> None:
+        world.put(NEW)
+        target.damage(NEW)
+        target.put(NEW, target.blocks[NEW])
+
+    def goes_back() -> None:
+        assert schedule.ledger() == [f"Game:{NEW}"]
+        if lost:  # and with it that the block was deleted
+            del target.blocks[NEW]
+            target.lose_feed()
+        else:
+            world.put(NEW)
+
+    def again() -> None:
+        assert schedule.ledger() == []
+        refused()
+
+    _in_one_process(schedule, refused, goes_back, again, target.lose_feed)
+
+    assert schedule.ledger() == [f"Game:{NEW}"]
+    assert told == ["gone from the target, and from the ledger"] * lost
+
+
+def test_a_block_of_another_class_that_is_in_quarantine_hides_none_of_its_key(
+    monkeypatch: Patch,
+) -> None:
+    schedule = level(monkeypatch)
+    control, world = schedule.control, schedule.world
+    world.put(ASIDE, large=True)
+    schedule.settle()
+    (item,) = control.quarantined(schedule.run)
+    control.take_up(schedule.run, 0, item.key)
+    control.set_aside(schedule.run, replace(item, move=1))
+    world.put(ASIDE, large=True)
+    schedule.settle()
+
+    assert {each.move for each in control.quarantined(schedule.run)} == {0, 1}
 
 
 def test_a_write_of_the_key_to_the_primary_takes_it_out_of_quarantine(monkeypatch: Patch) -> None:

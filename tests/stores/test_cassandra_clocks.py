@@ -18,6 +18,7 @@ from migrator.model.move import At, Layout
 from migrator.model.value import Record
 from migrator.ports import Collection, Store, StoreSettings
 from migrator.stores import cassandra
+from migrator.stores.cassandra import table_write
 from tests.contract import servers
 
 _numbers = itertools.count(1)
@@ -119,12 +120,27 @@ def test_a_row_of_nothing_but_its_key_goes_though_it_was_put_ahead(
     stores: Sequence[Store], clock: Clock
 ) -> None:
     one, other = placed(stores, OTHERS)
+    put(one, id="m", a="x", b="x")
     clock(1)
     put(one, id="k")
     put(one, id="l", a="x")
+    change(one, {}, {"id": "m", "a": "x"})  # what tells of that can't be read, nor the row's stamp
     clock(0)
-    other.delete([Address("k"), Address("l")])
-    assert (held(one, "k"), held(one, "l")) == (None, None)
+    other.delete([Address(key) for key in "klm"])
+    assert [held(one, key) for key in "klm"] == [None] * 3
+    one.drop()
+
+
+def test_so_does_one_that_somebody_else_put_ahead_into_a_table_of_ours(
+    stores: Sequence[Store],
+) -> None:
+    one, _ = placed(stores, LAYOUTS["table"])
+    ahead = time.time_ns() // 1000 + 3600 * 10**6
+    with servers.plain_cassandra() as plain:
+        name = one.at.collection
+        plain.execute(f"INSERT INTO {name} (id) VALUES ('k') USING TIMESTAMP {ahead}")
+    one.delete([Address("k")])
+    assert held(one, "k") is None
     one.drop()
 
 
@@ -132,14 +148,41 @@ def test_a_column_that_was_removed_ahead_can_be_put_again(
     stores: Sequence[Store], clock: Clock
 ) -> None:
     one, other = placed(stores, OTHERS)
-    put(one, id="k", a="1", b="1")
-    put(one, id="l", a="1")
+    for key in "kl":
+        put(one, id=key, a="1", b="1")
+    put(one, id="m", a="1")
     clock(1)
-    change(one, {}, {"id": "k", "b": "1"})
-    put(one, id="l")
+    for key in "kl":
+        change(one, {}, {"id": key, "b": "1"})
+    put(one, id="m")
     clock(0)
     change(other, {}, {"id": "k", "a": "2", "b": "1"})
-    put(other, id="l", a="2")
-    assert held(one, "k") == {"id": "k", "a": "2", "b": "1"}
-    assert held(one, "l") == {"id": "l", "a": "2"}
+    put(other, id="l", a="2", b="1")
+    put(other, id="m", a="2")
+    for key in "kl":
+        assert held(one, key) == {"id": key, "a": "2", "b": "1"}
+    assert held(one, "m") == {"id": "m", "a": "2"}
+    one.drop()
+
+
+@pytest.mark.parametrize("looks", ["until_seen", "until_gone"])
+def test_what_another_writes_meanwhile_is_not_written_over(
+    stores: Sequence[Store], monkeypatch: pytest.MonkeyPatch, looks: str
+) -> None:
+    """As it is not, where the clocks agree."""
+    one, other = placed(stores, OTHERS)
+    look = getattr(table_write, looks)
+
+    def meanwhile(*given: Any) -> None:
+        monkeypatch.undo()
+        put(other, id="k", b="2")
+        look(*given)
+
+    put(one, id="k")
+    monkeypatch.setattr(table_write, looks, meanwhile)
+    if looks == "until_seen":
+        put(one, id="k", a="1")
+    else:
+        one.delete([Address("k")])
+    assert held(one, "k") == {"id": "k", "b": "2"}
     one.drop()

@@ -35,6 +35,7 @@ from migrator.stores.redis.store import RedisStore
 from migrator.stores.redis.wire import Unit
 from tests.contract import servers
 from tests.contract.own_redis import Own, warmed
+from tests.ending import waited
 
 DATA = Path(os.environ.get("MIGRATOR_SHARED", Path(__file__).parents[3] / "shared")) / "data"
 ETF = ("/Player/*/*",)
@@ -388,6 +389,9 @@ def test_a_late_answer_is_unknown(own: Own) -> None:
         with pytest.raises(Transient) as caught:
             place.write([Block("a", {"n": 2})])
         assert caught.value.unknown
+        (held,) = place.read(["a"])  # not by the connection on which that answer comes
+        assert held is not None
+        assert held.entries == {"n": 1}
         plain.client_unpause()
     (found,) = patient.read(["a"])
     assert found is not None
@@ -417,6 +421,40 @@ def test_a_store_that_is_closed_meanwhile_does_what_is_under_way(cache: RedisSto
     with cache._wire.watching(b"a") as session:
         cache._wire.close()
         assert session.ask(("GET", b"a")) == [None]
+
+
+def test_a_forked_child_asks_by_connections_of_its_own(cache: RedisStore) -> None:
+    wire = cache._wire
+    (address,) = wire.masters()
+
+    def number() -> object:
+        return wire.ask(address, ("CLIENT", "ID"))
+
+    mine = number()
+    if not (child := os.fork()):
+        own = False
+        try:
+            own = number() != mine
+        finally:
+            os._exit(not own)
+    assert waited(child) == 0
+    assert number() == mine
+
+
+def test_a_connection_that_the_server_closes_before_it_answers_has_broken(
+    cache: RedisStore,
+) -> None:
+    wire = cache._wire
+    (address,) = wire.masters()
+
+    def closes() -> None:
+        with wire._connection(address, writing=True) as lent:
+            (number,) = wires._exchange(lent, [("CLIENT", "ID")])
+            wires._exchange(lent, [("CLIENT", "KILL", "ID", number, "SKIPME", "no"), ("GET", "a")])
+
+    with pytest.raises(Transient) as caught:
+        closes()
+    assert caught.value.unknown
 
 
 def test_a_server_that_died_is_unknown_for_writes_alone(own: Own) -> None:

@@ -411,6 +411,14 @@ def test_a_server_without_the_script_and_a_cluster(shape: str) -> None:
         place.close()
 
 
+def test_a_connection_that_the_server_has_closed_meanwhile_is_sent_nothing(native: Place) -> None:
+    native.put()
+    wire = native.collection._wire
+    (address,) = wire.masters()
+    native.plain.client_kill_filter(_id=wire.ask(address, ("CLIENT", "ID")))
+    assert_is(native.amend({"n": 2}), {**START, "n": 2})
+
+
 def test_who_may_write_no_more_sends_no_script_a_second_time(native: Place) -> None:
     native.put()
     native.plain.script_flush()

@@ -91,6 +91,12 @@ def test_what_is_not_so_plain_changes_nothing(base: Base, change: tuple[Any, ...
     assert base.rows("SELECT game, pos, spell FROM round") == [("g", 0, "a")]
 
 
+def test_a_key_is_changed_by_nobody(base: Base) -> None:
+    opened(base).write([game(0)])
+    assert amender(base, tables("game")).amend("g", {"id": "h"}, {}) is None
+    assert base.rows("SELECT id, n FROM game") == [("g", 0)]
+
+
 def test_what_a_server_refuses_changes_nothing_and_holds_nobody_up(base: Base) -> None:
     base.run(
         "ALTER TABLE round ADD CONSTRAINT c CHECK (spell <> 'odd'); "

@@ -274,6 +274,15 @@ def test_a_column_that_comes_with_the_fence_undoes_the_swap(
         assert games.held(project, "new")["spell"] == "lumos"
 
 
+@pytest.mark.parametrize("games", ["sqlite"], indirect=True)
+def test_nor_is_it_missed_where_no_mark_tells(
+    games: Games, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of tables of other schemas, and of Cassandra."""
+    monkeypatch.setattr(TablesCollection, "shape_mark", lambda _: None)
+    test_a_column_that_comes_with_the_fence_undoes_the_swap(games, monkeypatch)
+
+
 @pytest.mark.parametrize("games", ["postgresql"], indirect=True)
 @pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
 def test_values_that_are_written_anew_by_a_change_of_the_column_are_followed(

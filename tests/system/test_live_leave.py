@@ -11,6 +11,7 @@ import pytest
 from migrator import commands
 from migrator.commands import SwapTerms, Terms
 from migrator.engine import points
+from migrator.engine.epochs import NOTED
 from migrator.errors import Interrupted, Transient, Waiting
 from migrator.gateway import Gateway
 from migrator.model.phase import Phase
@@ -45,6 +46,9 @@ def test_a_move_is_left_though_its_target_is_down_for_good_in_the_middle_of_a_ro
             pytest.raises(Waiting, match="the mirror is running"),
         ):
             commands.abort(project, "0001", drop_target=False, leave_target=True)
+        assert LiveState(project.control, project.control.run("0001").id).asked() is None
+        # As where an owner was killed before it noted that the stores hold the epoch.
+        project.control.record(project.control.run("0001").id, NOTED, kept=False)
 
         run = commands.abort(project, "0001", drop_target=False, leave_target=True)
 
@@ -95,6 +99,7 @@ def test_an_abort_waits_no_longer_for_a_mirror_that_waits_for_its_target(
                 until(lambda: live.told()[0] > at)
                 line.close()
                 fill(source, [("1", game(2))])
+                until(lambda: bool(live.told()[1].get("waits")))
                 with pytest.raises(Waiting, match="abort 0001 --leave-target"):
                     commands.abort(project, "0001", drop_target=False)
             assert live.asked() is None
