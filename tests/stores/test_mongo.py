@@ -687,10 +687,16 @@ def test_too_large_is_refused_before_anything_is_sent(store: MongoStore, plain: 
     assert plain["large"].count_documents({}) == 0
 
 
-def test_views_and_capped_collections_are_findings(store: MongoStore, plain: Any) -> None:
+def test_views_capped_collections_and_collations_are_findings(
+    store: MongoStore, plain: Any
+) -> None:
     at(store, "base")
-    for name in ("view", "capped"):
+    for name in ("view", "capped", "folding"):
         plain.drop_collection(name)
+    plain.create_collection("folding", collation={"locale": "en", "strength": 2})
+    assert [c for _, c, _ in store.collection("Game", At("docs", "folding")).findings()] == [
+        "mongodb-collation"
+    ]
     plain.create_collection("view", viewOn="base", pipeline=[])
     assert [c for _, c, _ in store.collection("Game", At("docs", "view")).findings()] == [
         "mongodb-type"

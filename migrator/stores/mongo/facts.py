@@ -122,7 +122,8 @@ def findings(
         yield (
             "warning",
             "mongodb-collation",
-            "it has a collation: keys that differ only in case or accents may be one key here",
+            "it has a collation: keys that differ only in case or accents may be one key here, and "
+            "a gateway's change on condition takes texts that differ only so for equal",
         )
     for name, index in indexes.items():
         fields = list(index.get("key", {}))

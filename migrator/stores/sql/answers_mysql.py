@@ -32,7 +32,8 @@ _BINARY = 63  # the character set of what is no text
 def ask(raw: Any, text: str, meanwhile: Callable[[], object] | None = None) -> list[Answer]:
     """What each statement of a text gives; ``meanwhile`` is done before that is read. Raises the
     driver's errors; what follows an error was not carried out."""
-    raw._execute_command(COM_QUERY, text)
+    # As the driver does: up to 1.2 it puts bytes into a text so.
+    raw._execute_command(COM_QUERY, text.encode(raw.encoding, "surrogateescape"))
     try:
         if meanwhile is not None:
             meanwhile()
