@@ -6,32 +6,41 @@ both sides hold is compared with what was acknowledged.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from migrator import commands
+from tests.contract import feeds_sql
 from tests.contract import servers as contract
 from tests.gateway.test_live import ends, held, mirroring, more, project
+from tests.system import servers
 from tests.system.dying import Mortal, own, owner_dies
 from tests.system.kit import Urls, end, fresh
 
 _SERVED: dict[str, Callable[[], str]] = {
-    "redis": contract.redis, "cassandra": contract.cassandra, "dynamodb": contract.dynamodb,
+    "redis": contract.redis, "tracking": contract.redis, "cassandra": contract.cassandra,
+    "dynamodb": contract.dynamodb,
 }  # fmt: skip
 _LAYOUTS = {
-    "embedded": "", "sqlite": "entries", "postgresql": "entries", "mariadb": "entries",
-    "mongodb": "flat", "redis": "hash", "cassandra": "partition", "dynamodb": "item",
+    "embedded": "", "sqlite": "entries", "postgresql": "entries", "outbox": "entries",
+    "mariadb": "entries", "mongodb": "flat", "redis": "hash", "tracking": "hash",
+    "cassandra": "partition", "dynamodb": "item",
 }  # fmt: skip
 # The feed of the first is followed up to the cut-over, and that of the second from there on.
 WAYS = (
     ("postgresql", "mongodb"),
     ("mongodb", "mongodb"),
-    ("mariadb", "embedded"),
-    ("sqlite", "redis"),
+    ("mariadb", "outbox"),  # of PostgreSQL, by a role that may not replicate
+    ("sqlite", "tracking"),  # of Redis: its feed is lost with each owner
     ("redis", "cassandra"),
     ("cassandra", "dynamodb"),
     ("dynamodb", "postgresql"),
@@ -53,6 +62,12 @@ class Life:
         """Let one owner after the other do what a word says, and die on the way."""
         for point in points:
             owner_dies(self.config, word, point)
+
+    def stand_by(self, word: str, *points: str) -> None:
+        """Let owners do that at once, each of which dies at a point of its own: one works, and the
+        others stand by until it is gone."""
+        with ThreadPoolExecutor(len(points)) as pool:
+            list(pool.map(partial(owner_dies, self.config, word), points))
 
     def gateway_dies(self) -> None:
         """Kill a writer wherever it is, and let another one take its place, with other keys: what
@@ -94,11 +109,13 @@ def living(config: Path, kind: type[Mortal] = Mortal) -> Iterator[Life]:
 def config(request: pytest.FixtureRequest, tmp_path: Path, urls: Urls) -> Iterator[Path]:
     """A move of games, in pieces but for the source of the way within MongoDB."""
     old, new = request.param
-    name = fresh("deaths")
+    name, closing = fresh("deaths"), ExitStack()
 
     def url(store: str, file: str) -> str:
         if store in ("embedded", "sqlite"):
             return f"{store}:///{file}.db"
+        if store == "outbox":
+            return closing.enter_context(_without_replication(urls("postgresql", "")))
         return _SERVED[store]() if store in _SERVED else urls(store, "")
 
     def at(store: str, name: str, *, whole: bool = False) -> str:
@@ -112,19 +129,52 @@ def config(request: pytest.FixtureRequest, tmp_path: Path, urls: Urls) -> Iterat
     )  # fmt: skip
     # An owner dies between two requests: nothing that it sent comes late.
     made.write_text(made.read_text().replace("request_life = 0.5", "request_life = 0.05"))
-    with commands.Project(made, "test") as opened:
-        ends(opened)[0].create()
-        assert not opened.control.runs()  # made before writers open it, all at once
-    yield made
-    with commands.Project(made, "test") as opened:
-        end(opened)
+    if new == "tracking":
+        with made.open("a") as settings:
+            settings.write('[env.test.stores.new.options]\nfeed = "tracking"\n')
+    with closing:
+        with commands.Project(made, "test") as opened:
+            ends(opened)[0].create()
+            assert not opened.control.runs()  # made before writers open it, all at once
+        yield made
+        with commands.Project(made, "test") as opened:
+            end(opened)
+
+
+@contextmanager
+def _without_replication(url: str) -> Iterator[str]:
+    """The same database, for a role that may make tables and triggers in it."""
+    role, owner = fresh("plain"), make_url(url).username
+    with servers.connect_postgresql(url) as admin:
+        do: Callable[..., object] = admin.execute
+        do(f"CREATE ROLE {role} LOGIN PASSWORD 'plain'")
+        do(f"GRANT {owner} TO {role}")
+        do(f"GRANT ALL ON SCHEMA public TO {role}")
+        try:
+            yield make_url(url).set(username=role, password="plain").render_as_string(False)
+        finally:
+            do(f"REASSIGN OWNED BY {role} TO {owner}")
+            do(f"DROP OWNED BY {role}")
+            do(f"DROP ROLE {role}")
+
+
+def made_beside(config: Path) -> dict[str, set[str]]:
+    """What Migrator has made beside the data on the relational servers of a move, by server."""
+    queries = {"postgresql": feeds_sql.LEFT["postgresql"], "mariadb": feeds_sql.LEFT["mysql"]}
+    found: dict[str, set[str]] = {}
+    for store in tomllib.loads(config.read_text())["env"]["test"]["stores"].values():
+        server = urlsplit(store["url"]).scheme
+        for query in queries.get(server, ()):
+            names = {row[0] for row in servers.rows(server, store["url"], query)}
+            found.setdefault(server, set()).update(n for n in names if "migrator_" in n)
+    return found
 
 
 def test_nothing_is_lost_where_owners_and_gateways_are_killed(config: Path) -> None:
     with living(config) as life:
         life.dies("apply", "feed.prepared", "page.written")
         own(config, "apply")
-        life.dies("mirror", "mirror.write", "mirror.applied")
+        life.stand_by("mirror", "mirror.write", "mirror.applied")
         life.dies("cutover", "swap.armed", "swap.raised")
         life.gateway_dies()
         life.dies("cutover", "swap.fenced", "swap.drained", "swap.flipped")
@@ -139,3 +189,8 @@ def test_nothing_is_lost_where_owners_and_gateways_are_killed(config: Path) -> N
         own(config, "cutover")
         life.write()
         life.assert_nothing_lost()
+
+    assert all(made_beside(config).values())
+    with commands.Project(config, "test") as opened:
+        commands.finish(opened, "0001", keep_source=True)
+    assert not any(made_beside(config).values())

@@ -97,6 +97,8 @@ def life(request: pytest.FixtureRequest, tmp_path: Path, own: Own) -> Iterator[L
     tables.close()
 
 
+# One server is followed so where owners are killed: ``test_live_deaths.py``.
+@pytest.mark.parametrize("life", ["cluster"], indirect=True)
 def test_nothing_is_lost_there_and_back(life: Life) -> None:
     with mirroring(life.shop):
         life.go_on()
