@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from migrator.engine.swap import Swap, SwapTerms
 from migrator.engine.verify import Verification
 from migrator.errors import Refused
 from migrator.model.plan import Plan
-from migrator.places import refuse_overlap
+from migrator.places import places, refuse_overlap
 from migrator.planning.file import decode_plan, encode_plan
 from migrator.planning.planner import declaration, fingerprint, target_fingerprint
 from migrator.retry import Retry
@@ -158,13 +159,18 @@ def _begin(project: Project, made: Plan, terms: Terms) -> Run:
 
 
 def claims(project: Project, made: Plan) -> list[tuple[str, str, str]]:
-    """What a run of a plan keeps others off: class, source and target of each of its moves."""
+    """What a run of a plan keeps others off: class, source and target of each of its moves; and
+    the tables behind these, whatever name a store has."""
     moves = [(m.cls, str(m.source), str(m.target)) for m in made.moves]
     for move in project.moves(made.revision):
         if move.merges is not None:  # its class is on the way, too
             moves.append((move.merges.of, str(move.merges.at), str(move.target)))
         if move.archive is not None:
             moves.append((move.cls, str(move.source), str(move.archive)))
+        for at in (*move.reads().values(), *move.writes()):
+            for place in map(repr, places(project.settings, at)):
+                named = f"place {hashlib.sha256(place.encode()).hexdigest()}"
+                moves.append((move.cls, named, named))
     return moves
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from migrator.archive import Archive
-from migrator.errors import DoesNotFit
+from migrator.errors import DoesNotFit, Refused
 from migrator.model.block import Block
 from migrator.model.rules import CorruptBlock
 from migrator.planning.metering import Metering
@@ -35,7 +35,7 @@ class Archiving:
             whole = self._archive.whole(block)
         except CorruptBlock:
             return  # told already, as an error
-        except DoesNotFit as error:
+        except (DoesNotFit, Refused) as error:
             self._tell(name, *self._route.why(error))
             return
         if self._holds(whole, name):

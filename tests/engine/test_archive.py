@@ -15,6 +15,7 @@ from migrator.model.block import Address, Aggregate, cut
 from migrator.model.move import At
 from migrator.model.phase import Phase
 from migrator.model.plan import Plan
+from migrator.model.value import Set
 from tests.engine.archiving import (
     BOTH,
     LEFT,
@@ -227,6 +228,13 @@ def test_a_block_that_would_pass_for_a_part_is_an_error(tmp_path: Path) -> None:
     more = WHOLE.replace('"score"', '"_dropped"')
     with commands.Project(write_project(tmp_path, more), "test") as project:
         put(collection(project, SOURCE), {"odd": {"_dropped": "x"}, "even": {"_dropped": "1"}})
+        (error,) = planned(project).errors
+        assert (error.code, error.keys) == ("E118", ["Game:odd"])
+
+
+def test_a_block_that_the_archive_can_not_cut_is_an_error(tmp_path: Path) -> None:
+    with commands.Project(write_project(tmp_path), "test") as project:
+        put(collection(project, SOURCE), {"odd": {"score": "x", "notes": Set(["a"])}})
         (error,) = planned(project).errors
         assert (error.code, error.keys) == ("E118", ["Game:odd"])
 

@@ -376,3 +376,21 @@ def test_a_pool_without_a_free_connection_is_waited_for(on_sqlite: Path) -> None
                 held.enter_context(engine.connect())
             with pytest.raises(Transient, match="no connection became free"):
                 project.control.runs()
+
+
+def test_one_place_under_two_names_is_in_one_unfinished_move(on_sqlite: Path) -> None:
+    """A swap of one would stop the writes to the other, and its end drop what that reads."""
+    same = '[env.test.stores.same]\nurl = "embedded:///old.db"\n'
+    on_sqlite.write_text(on_sqlite.read_text() + same)
+    (on_sqlite.parent / "migrations" / "0002_players.py").write_text(
+        "from migrator import At, Move\n"
+        'revision, down_revision = "0002", None\n'
+        'move = Move("Player", source=At("same", "games"), target=At("new", "players"))\n'
+    )
+    with commands.Project(on_sqlite, "test") as project:
+        fill(source(project), [("1", game(1))])
+        commands.apply(project, commands.plan(project, "0001"), until=Phase.PREPARED)
+        with pytest.raises(Refused, match="Game is in an unfinished move"):
+            commands.apply(project, commands.plan(project, "0002"))
+        commands.abort(project, "0001", drop_target=True)
+        commands.apply(project, commands.plan(project, "0002"), until=Phase.PREPARED)
