@@ -131,12 +131,13 @@ class EmbeddedStore:
 
     @contextmanager
     def writing(
-        self, where: str = "", patience: float = _BUSY_SECONDS
+        self, where: str = "", patience: float | None = None
     ) -> Iterator[sqlite3.Connection]:
         """A write transaction: durable when the block ends, undone when it raises.
 
         ``patience`` is how many seconds it waits for writers of other processes.
         """
+        patience = _BUSY_SECONDS if patience is None else patience
         with self._turn(), self.reading(where) as connection:
             connection.execute(f"PRAGMA cache_size = {_WRITE_CACHE}")
             connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
@@ -150,7 +151,7 @@ class EmbeddedStore:
                     connection.execute("ROLLBACK")
                 raise
             finally:
-                connection.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")
+                connection.execute(f"PRAGMA busy_timeout = {int(_BUSY_SECONDS * 1000)}")
                 # Connections take turns to write: each would keep a writer's cache.
                 connection.execute(f"PRAGMA cache_size = {_READ_CACHE}")
 
