@@ -44,5 +44,11 @@ class Asker:
             return True
         return False if now > self._first + LEFT else None
 
+    @property
+    def was_away(self) -> bool:
+        """Whether the owner did not look for long before it found what it saw last: only another
+        renewal, or none, tells who waits."""
+        return LEFT < self._first - self._since < float("inf")
+
 
 __all__ = ["LEFT", "RENEW_EVERY", "Asker"]

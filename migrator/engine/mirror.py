@@ -170,38 +170,49 @@ class Mirror:
         lease.doubtful = False
         self._take_up()
 
-    def _wanted(self) -> Request | None:
+    def _wanted(self, *, patient: bool = False) -> Request | None:
         """What was asked for and not answered yet, as long as somebody waits for that."""
-        request = self.live.asked()
-        waits = self._asker.waits(request)
+        request, waits = self._heard(patient=patient)
         if request is None or waits is False:
             self._stop_verifying()  # who asks next wants to know how it is then
         if request is None or waits:
             return request
         if waits is False:
             log.warning("nobody waits for it any more", wanted=request.wanted)
-            self.answer(
-                request,
-                Waiting(
-                    "nobody was heard to wait for it any more: it was not begun",
-                    hint=f"ask again; see where it stands:  migrator status {self.run.revision}",
-                ),
-            )
+            self.answer(request, self._nobody())
         return None
 
-    def still_wanted(self) -> bool:
-        """Whether somebody waits for what is being done; False where that can't be told yet. Raises
-        Waiting where nobody does, or where something else was asked for since."""
+    def _heard(self, *, patient: bool) -> tuple[Request | None, bool | None]:
+        """What was asked for, and whether somebody waits for that. ``patient``: behind a turn that
+        took long it is looked at until that is clear, since the next one may take as long."""
+        request = self.live.asked()
+        while (waits := self._asker.waits(request)) is None and patient and self._asker.was_away:
+            self.scene.check()
+            time.sleep(IDLE)
+            request = self.live.asked()
+        return request, waits
+
+    def _nobody(self) -> Waiting:
+        return Waiting(
+            "nobody was heard to wait for it any more: it was not begun",
+            hint=f"ask again; see where it stands:  migrator status {self.run.revision}",
+        )
+
+    def still_wanted(self, *, patient: bool = False) -> bool:
+        """Whether somebody waits for what is about to be done; False where that can't be told yet.
+        Raises Waiting where nobody does, or where something else was asked for since."""
         request = self._request
         if request is None or request.renewed is None:
             return True
-        now = self.live.asked()
-        waits = self._asker.waits(now)
-        if now is None or now.number != request.number or waits is False:
+        now, waits = self._heard(patient=patient)
+        if now is None or now.number != request.number:
             raise Waiting(
-                "it was taken back before writes were stopped: nothing has changed",
+                "it was taken back, or something else was asked for, before it was begun: nothing "
+                "has changed",
                 hint=f"see where it stands:  migrator status {self.run.revision}",
             )
+        if waits is False:
+            raise self._nobody()
         return bool(waits)
 
     def _agree(self, request: Request | None) -> None:
@@ -249,7 +260,7 @@ class Mirror:
         self.epochs.look()
         if self.run.fence:
             self._mend(self._wanted())  # an attempt whose end could not be written
-        request, waits = self._wanted(), ""
+        request, waits = self._wanted(patient=True), ""
         self._request = request
         if mirrors := self._mirrors(request):
             self.catalogues.look()
@@ -351,6 +362,8 @@ class Mirror:
         """One step towards a phase; whether it is reached."""
         terms = msgspec.convert(request.terms, SwapTerms)
         phase = self.run.phase
+        if wanted.ended and not self.still_wanted(patient=True):
+            return False  # what came first in this turn may have waited for a store
         if wanted is Phase.ABORTED:
             self._abort(drop_target=terms.drop_target, leaving=self._left(request))
             return True

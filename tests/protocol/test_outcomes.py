@@ -218,7 +218,7 @@ def test_a_swap_that_is_taken_back_before_writes_are_stopped_is_not_done(
     schedule.work(answered)
 
     assert schedule.phase is Phase.SHADOW_READ
-    assert "taken back before writes were stopped" in str(live.answered(asked[0]))
+    assert "taken back" in str(live.answered(asked[0]))
     ends_equal(schedule)
 
 
@@ -251,5 +251,48 @@ def test_an_abort_goes_on_behind_a_swap_that_a_crash_left(
     schedule.world.script["swap.drained"] = killed
 
     schedule.work(lambda: live.asked() is None)
+
+    assert schedule.phase is Phase.ABORTED
+
+
+def test_an_end_that_is_taken_back_while_the_mirror_waits_for_a_store_is_not_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    assert schedule.ask(Phase.CUT_OVER), schedule.why
+    live = LiveState(schedule.control, schedule.run)
+    asked: list[int] = []
+
+    def answered() -> bool:
+        if not asked:  # while the mirror looks
+            asked.append(live.ask(Phase.FINISHED.value, {}, renewed=True))
+            schedule.world.script["idle"] = lambda: live.withdraw(asked[0])
+        return bool(live.answered(asked[0]))
+
+    schedule.work(answered)
+
+    assert schedule.phase is Phase.CUT_OVER
+    assert "taken back" in str(live.answered(asked[0]))
+
+
+def test_what_somebody_waits_for_is_done_though_each_turn_of_the_mirror_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    world, live = schedule.world, LiveState(schedule.control, schedule.run)
+    number = live.ask(Phase.ABORTED.value, {}, renewed=True)
+
+    def renews() -> None:
+        live.renew(number)
+        world.script["sleep"] = renews
+
+    def waits() -> None:  # for a store
+        world.wait(30.0)
+        renews()
+        world.script["poll"] = waits
+
+    world.script["poll"] = waits
+
+    schedule.work(lambda: live.answered(number) is not None or world.now > 1000.0)
 
     assert schedule.phase is Phase.ABORTED
