@@ -434,6 +434,20 @@ def test_who_may_write_no_more_sends_no_script_a_second_time(native: Place) -> N
     assert_is(native.held(), START)
 
 
+def test_who_may_write_no_more_carries_nothing_out_after_a_look(whole: Place) -> None:
+    whole.put()
+    asked: list[int] = []
+
+    def check() -> None:
+        asked.append(0)
+        if len(asked) > 1:
+            raise Refused("the lease has run out")
+
+    with pytest.raises(Refused):
+        Retry(check=check)(whole.amend, {"n": 2})
+    assert_is(whole.held(), START)
+
+
 def test_who_may_run_no_script_looks_and_changes(tmp_path: Path) -> None:
     own = Own(tmp_path)
     try:

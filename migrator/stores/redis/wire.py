@@ -405,6 +405,7 @@ class Session:
         """Carry commands out in MULTI, behind some that were asked; None where a watched key has
         changed since. It waits for replicas as other writes do."""
         assert self._watches
+        check()
         self._watches = False
         self._lending.writing = True
         waiting = self._wire.waiting()
