@@ -161,7 +161,8 @@ class _Asked:
         if not self._wait(watcher, stop):
             raise _silent(run, copies=self._copies) from None
         targets = {move.target.store for move in self._project.moves(run.revision)}
-        if self._wanted is Phase.ABORTED and (waits := self._heard.waits(targets)):
+        waits = self._heard.waits(targets)
+        if self._wanted is Phase.ABORTED and waits and self._answered() is None:
             raise _stuck(run, waits) from None
 
     def _wait(self, watcher: Watcher, stop: threading.Event) -> bool:

@@ -157,14 +157,17 @@ def _release() -> str:
         return ""
 
 
-def _granted(seconds: float, now: float) -> dict[str, object]:
-    """That a holder may go by its lease for so long from now on; by the clock of this boot."""
-    return {"granted": seconds, "at": now, "clock": _host()}
+def _granted(seconds: float, counter: int) -> dict[str, object]:
+    """That a holder may go by its lease for so long from now on, by the clock of this boot, since
+    the renewal of that number."""
+    return {"granted": seconds, "at": boot_clock(), "clock": _host(), "renewal": counter}
 
 
-def _left(held: dict[str, Any], now: float) -> float:
-    """What is left of that; all of it where another clock, or none, told from when on."""
-    since = max(0.0, now - held["at"]) if held.get("clock") == _host() else 0.0
+def _left(held: dict[str, Any], counter: int) -> float:
+    """What is left of that before the renewal of a number; all of it where another clock told from
+    when on, or where none did, as a service of an older version."""
+    known = held.get("clock") == _host() and held.get("renewal") == counter - 1
+    since = max(0.0, boot_clock() - held["at"]) if known else 0.0
     return float(held.get("granted", 0.0)) - since
 
 
@@ -211,7 +214,7 @@ class Gateways:
         who = {"boot": "", "pid": 0, "started": ""} if away else json.loads(_me())
         # What this process knows: another version may not hold to what this one does.
         told = replace(follows, its_own=True).told() if away else follows.told()
-        granted = _granted(seconds, boot_clock()) if away else {}
+        granted = _granted(seconds, 0) if away else {}
         holder = json.dumps(
             {**who, "version": HEAD, "release": _release(), "host": platform.node(),
              "follows": told, **granted}
@@ -239,17 +242,18 @@ class Gateways:
     def renew_away(self, instance: str, seconds: float) -> bool:
         """As ``renew``, for a holder whose answer may be lost: what is left of longer grants before
         is kept beside."""
-        g, now = gateway.c, boot_clock()
+        g = gateway.c
         mine = g.instance == instance
         with self._control.transaction() as c:
-            # The row is locked first: two renewals of one lease take their turns.
+            # The row is locked first: two renewals of one lease take their turns, and so do the
+            # times that they note.
             done = c.execute(
                 gateway.update().where(mine).values(counter=g.counter + 1, seconds=seconds)
             )
-            holder = c.execute(sa.select(g.holder).where(mine)).scalar()
-            if holder is not None:
-                held = json.loads(holder)
-                held |= _granted(max(seconds, _left(held, now)), now)
+            row = c.execute(sa.select(g.holder, g.counter).where(mine)).first()
+            if row is not None:
+                held = json.loads(row.holder)
+                held |= _granted(max(seconds, _left(held, row.counter)), row.counter)
                 c.execute(gateway.update().where(mine).values(holder=json.dumps(held)))
             return bool(done.rowcount)
 

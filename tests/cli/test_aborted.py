@@ -10,7 +10,7 @@ import pytest
 
 from migrator import commands
 from migrator.commands import live
-from migrator.engine import points
+from migrator.engine import points, settled
 from migrator.errors import Interrupted, Refused, Terminal
 from migrator.model.phase import Phase
 from migrator.state import Lease, LiveState
@@ -162,6 +162,28 @@ def test_what_was_asked_for_while_somebody_else_left_the_move_is_over(
             project.control.advance(run, Phase.ABORTED)
         joined(waits)
     assert said == ["0001 is aborted already"]
+
+
+def test_an_abort_that_was_answered_does_not_tell_what_the_mirror_waited_for(
+    shop: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.done("plan", "0001", "--live", "-o", "live.json")
+    shop.done("apply", "live.json", "--until", "prepared")
+    monkeypatch.setattr(settled, "GONE", 0.0)
+    with commands.Project(shop.root / "migrator.toml", "dev") as project:
+        state = LiveState(project.control, project.control.run("0001").id)
+
+        def answers(*_: object) -> bool:
+            while (request := state.asked()) is None:
+                pass
+            state.answer(request.number, {})
+            return False
+
+        with Lease(project.control, "dev/0001/mirror"):
+            state.tell(waits="docs:games: down")
+            stop = threading.Event()
+            monkeypatch.setattr(stop, "wait", answers)  # right before it looks at the mirror
+            live.ask(project, "0001", Phase.ABORTED, commands.SwapTerms(), stop=stop)
 
 
 def _made(shop: Project, file: str) -> list[tuple[str]]:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import sqlalchemy as sa
 
 from migrator import commands
 from migrator.cli import main
@@ -23,7 +25,7 @@ from migrator.gateway.web import _failed
 from migrator.model.phase import Phase
 from migrator.state import gateways
 from migrator.state.gateways import SHORT, Gateways, Watch, has_acknowledged, is_armed
-from tests.ending import PYTHON, terminated
+from tests.ending import PYTHON, joined, terminated
 from tests.engine.games import source, target
 from tests.gateway.kit import QUICK, Owner, make_project, until
 from tests.gateway.test_shape import NEW, make_shaped
@@ -264,10 +266,40 @@ def test_a_long_grant_that_ran_out_is_outwaited_no_more(
     assert lasts(490.0, 1.0) == 10.0
     assert lasts(5.0, 30.0) == 30.0
     assert lasts(29.0, 1.0) == 1.0
+    assert lasts(0.0, 600.0) == 600.0
+    with owner.control.transaction() as c:  # as a service of an older version renews it
+        row = gateways.gateway
+        c.execute(row.update().where(row.c.instance == "away").values(counter=row.c.counter + 1))
+    assert lasts(590.0, 1.0) == 600.0
+    assert lasts(600.0, 1.0) == 1.0
     monkeypatch.setattr(gateways, "_host", lambda: "another")  # nobody's clock is compared
     assert lasts(5000.0, 0.5) == 1.0
     assert lasts(1.0, 0.5) == 0.5
     leases.leave(["away"])
+
+
+def test_a_renewal_that_had_to_wait_takes_nothing_from_one_that_came_first(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases, now, g = Gateways(owner.control), 1000.0, gateways.gateway
+    monkeypatch.setattr(gateways, "boot_clock", lambda: now)
+    leases.enter("twice", "Game", 15.0, away=True)
+    mine = g.c.instance == "twice"
+    late = threading.Thread(target=leases.renew_away, args=("twice", 15.0))
+    with owner.control.transaction() as c:
+        c.execute(g.update().where(mine).values(counter=1))  # locked from here on
+        late.start()
+        time.sleep(0.05)
+        now += 9.0
+        held = json.loads(c.execute(sa.select(g.c.holder).where(mine)).scalar_one())
+        held |= gateways._granted(15.0, 1)
+        c.execute(g.update().where(mine).values(holder=json.dumps(held)))
+    joined(late)
+    now += 1.0
+    assert leases.renew_away("twice", 1.0)
+    (lasts,) = [each.lasts for each in leases.leases(["Game"]) if each.instance == "twice"]
+    assert lasts == 14.0
+    leases.leave(["twice"])
 
 
 def test_a_lease_over_http_keeps_the_fence_waiting(served: Served, owner: Owner) -> None:
