@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from migrator import At, tables
-from migrator.errors import Transient
+from migrator.errors import DoesNotFit, Transient
 from migrator.model.block import Block
 from migrator.model.move import Tables
 from migrator.model.value import Record
@@ -224,6 +224,28 @@ def test_a_session_that_two_processes_share_knows_the_statements_of_both(
             for number in (1, 2):
                 ((rows, _),) = send(raw, [(f"SELECT {number}", None)])
                 assert rows == [(number,)]
+
+
+@pytest.mark.parametrize("base", ["mysql"], indirect=True)
+def test_a_row_that_is_too_long_for_a_statement_is_refused_by_its_key(base: Base) -> None:
+    base.run("ALTER TABLE round MODIFY spell mediumtext")
+    collection = opened(base)
+    collection.write([game(0, "a")])
+    assert base.rows("SELECT @@max_allowed_packet") == [(collection.database.longest,)]
+    collection.database.longest = 1_000_000
+    long, other = "'" * 490_000, Block("h", {"": {**game(0).entries[""], "id": "h"}})  # type: ignore[dict-item]
+    for write in (
+        lambda: collection.write([game(0, "a", long)]),
+        lambda: collection.write([other, game(0, "a", long)]),
+        lambda: collection.exchange("g", game(0, "a"), game(0, "a", long)),
+    ):
+        with pytest.raises(DoesNotFit, match="a statement of this server 1,000,000") as refused:
+            write()
+        assert refused.value.key == "g"
+    assert collection.amend("g", {}, more(1, long)) is None
+    assert collection.read(["g"]) == [game(0, "a")]
+    after = collection.amend("g", {}, more(1, long[:400_000]))
+    assert after == game(0, "a", long[:400_000])
 
 
 @pytest.mark.parametrize("base", ["mysql"], indirect=True)

@@ -22,11 +22,13 @@ from migrator.stores.sql.single import One, given_key, own_order
 from migrator.stores.sql.together import Answer, Asked, send, whole
 from migrator.stores.sql.unfit import Unfit
 from migrator.stores.sql.unfold import row_below
+from migrator.stores.sql.upsert import length
 
 if TYPE_CHECKING:
     from migrator.stores.sql.tables import TablesCollection
 
 _ONE: sa.ColumnElement[int] = sa.literal_column("1")
+_LARGE = 100_000
 _KEPT = 100  # texts, of as many lists of fields
 
 
@@ -102,6 +104,8 @@ class Amender:
         return self._told(id, changed, [held, *answers])
 
     def _asked(self, text: str, key: Sequence[Any], given: Sequence[Any]) -> Asked:
+        if self._dialect == "mysql" and length(given) > _LARGE:
+            raise ByStep  # perhaps too long for a statement, which the other way tells
         bound = {f"given{i}": raw for i, raw in enumerate(given)}
         return text, bound | {f"key{i}": part for i, part in enumerate(key)}
 

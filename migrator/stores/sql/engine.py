@@ -54,6 +54,8 @@ class Database:
         self.file = Path(url.database or "") if self.dialect == "sqlite" else None
         # A source that is not there must stay so; only ``create`` may make the file.
         self.may_create = False
+        # Of a statement of MariaDB or MySQL, in bytes; as of the server once there is a session.
+        self.longest = 16 * 1024 * 1024
         self._application = settings.application
         self._wal = False
         self.engine = self._engine(url, settings)
@@ -148,6 +150,8 @@ class Database:
             with connection.cursor() as cursor:
                 for statement in _mysql_session(self.options, connection.server_version):
                     cursor.execute(statement)
+                cursor.execute("SELECT @@max_allowed_packet")
+                (self.longest,) = cursor.fetchone()
                 if self._application:
                     cursor.execute("SET @migrator_writer = NULL")
 

@@ -6,7 +6,7 @@ thousands of rows, and no literal anywhere. SQLite and MySQL take rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from operator import itemgetter
@@ -88,14 +88,31 @@ def _chunks(rows: list[Written]) -> Iterator[list[Written]]:
     some: list[Written] = []
     size = 0
     for row in rows:
-        length = sum(len(x) if isinstance(x, (str, bytes)) else 8 for x in row.raw)
-        if some and size + length > _LONGEST:
+        more = length(row.raw)
+        if some and size + more > _LONGEST:
             yield some
             some, size = [], 0
         some.append(row)
-        size += length
+        size += more
     if some:
         yield some
+
+
+def length(raw: Sequence[Any]) -> int:
+    """About how long the values of a row are, in characters and bytes."""
+    return sum(len(x) if isinstance(x, (str, bytes)) else 8 for x in raw)
+
+
+def spelled(raw: Sequence[Any]) -> int:
+    """How many bytes PyMySQL makes of the values of a row, at most."""
+    taken = 0
+    for value in raw:
+        if isinstance(value, str):
+            escaped = sum(map(value.count, "\\\"'\0\n\r\x1a"))
+            taken += escaped + (len(value) if value.isascii() else len(value.encode()))
+        elif isinstance(value, bytes):
+            taken += 2 * len(value)
+    return taken + 40 * len(raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,4 +260,4 @@ def _table(connection: Connection | Engine, node: Node) -> str:
     return f"{_quote(connection, node.info.schema)}.{name}" if node.info.schema else name
 
 
-__all__ = ["Texts", "insert", "putting", "texts_of", "update", "upsert"]
+__all__ = ["Texts", "insert", "length", "putting", "spelled", "texts_of", "update", "upsert"]

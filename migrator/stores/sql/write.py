@@ -32,7 +32,7 @@ from migrator.stores.sql.keys import among, bind, exactly
 from migrator.stores.sql.rows import Found
 from migrator.stores.sql.shape import Node, unique_keys
 from migrator.stores.sql.unfold import Form, Later, Unfolded, Written, canonical, form, unfold
-from migrator.stores.sql.upsert import insert, update, upsert
+from migrator.stores.sql.upsert import insert, length, spelled, update, upsert
 
 if TYPE_CHECKING:
     from migrator.stores.sql.tables import TablesCollection
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _CHUNK = 400
 # How often a write is begun anew whose unique key was taken by a row that is gone by then.
 _TRIES = 5
+# What a statement of MariaDB or MySQL has around the values of a row, at most.
+_ROUND_IT = 65_536
 
 
 class Writer:
@@ -62,7 +64,7 @@ class Writer:
 
     def write(self, blocks: Sequence[Block]) -> int:
         """Put whole blocks in one transaction; the bytes sent. Raises DoesNotFit."""
-        unfolded = Later(partial(unfold, self.root, blocks, self.where))
+        unfolded = Later(partial(self._rows_of, blocks))
         try:
             if len(blocks) == 1:
                 self._put_alone(blocks[0].id, unfolded)
@@ -73,6 +75,28 @@ class Writer:
         except DoesNotFit as error:
             raise self._blamed(error, blocks) from error
         return unfolded().bytes
+
+    def _rows_of(self, blocks: Sequence[Block]) -> Unfolded:
+        """The rows of whole blocks. Raises DoesNotFit, also for a row that is too long for a
+        statement: the server would end the session, and nobody be told why."""
+        unfolded = unfold(self.root, blocks, self.where)
+        if self.dialect == "mysql":
+            longest = self.collection.database.longest
+            for rows in unfolded.rows.values():
+                for row in rows:
+                    if 4 * length(row.raw) > longest and spelled(row.raw) > longest - _ROUND_IT:
+                        raise self._too_long(row, longest)
+        return unfolded
+
+    def _too_long(self, row: Written, longest: int) -> DoesNotFit:
+        taken = spelled(row.raw)
+        return DoesNotFit(
+            f"its row takes {taken:,} bytes, and a statement of this server {longest:,}",
+            key=row.block.id,
+            path=row.path,
+            where=self.where,
+            hint="raise max_allowed_packet on the server, or cut it with an evolution",
+        )
 
     def _transaction(self) -> Any:
         return self.collection.database.writing(self.where, foreign_keys=self._enforce)
@@ -338,7 +362,7 @@ class Writer:
         if block is None:
             raise Terminal(f"there is no block {show(patch.id)} to patch", where=self.where)
         changed = made_of(Block(patch.id, block.entries), patch)
-        return Wanted(unfold(self.root, [changed], self.where))
+        return Wanted(self._rows_of([changed]))
 
     def amend(
         self, id: Value, set: Mapping[str, Value], append: Mapping[str, Value]
@@ -377,7 +401,7 @@ class Writer:
         record = None if there is None else amended(assemble(there.entries), set, append)
         if record is None:
             return None
-        unfolded = unfold(self.root, [Block(id, {"": record})], self.where)
+        unfolded = self._rows_of([Block(id, {"": record})])
         return Block(id, self.collection.rules.partition(record)), unfolded
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
@@ -395,7 +419,7 @@ class Writer:
             if change is None:
                 return Wanted(None)
             blocks[:] = [made_of(there or Block(id, {}), change)]
-            return Wanted(unfold(self.root, blocks, self.where))
+            return Wanted(self._rows_of(blocks))
 
         try:
             self.alone.change(id, exchanged)
@@ -433,7 +457,7 @@ class Writer:
         try:
             with self._transaction() as connection:
                 for at in blocks if len(blocks) > 1 else ():
-                    self._put(connection, unfold(self.root, [at], self.where), [at])
+                    self._put(connection, self._rows_of([at]), [at])
                 raise _Undo
         except _Undo:
             pass
