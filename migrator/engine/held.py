@@ -71,7 +71,7 @@ class Held:
         mark = _Mark(f"held {secrets.token_hex(8)}", now, run.epoch)
         try:
             for lane in lanes:
-                lane.journal(run.primary).mark(mark.name)
+                lane.mark(run.primary, mark.name)
         except Interrupted:
             raise
         except MigratorError as error:  # what is mirrored goes on without it

@@ -118,6 +118,10 @@ class Lane:
         """The journal of a side. Raises Refused where it has none."""
         return journal_of(self.route, side, self.scene.run.id)
 
+    def mark(self, side: str, name: str) -> None:
+        """Write a marker into the feed of a side that is being read, by what reads it."""
+        self._readings[side].journal.mark(name)
+
     def fence(self, side: str) -> Fence | None:
         """The store's own fence of a side, None where it has none."""
         collection = self.side(side)
@@ -426,7 +430,7 @@ class Lane:
         """What differs may still be a write to the primary that was not acted on: its touch then
         comes before a marker that is written now."""
         self._suspected = f"foreign {secrets.token_hex(8)}"
-        self.journal(primary).mark(self._suspected)
+        self.mark(primary, self._suspected)
         self._suspects = {encode(each.key): each for each in found}
 
     def _acknowledge_overheard(self, side: str) -> None:

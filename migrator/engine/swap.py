@@ -353,7 +353,7 @@ def _fence(mirror: Mirror, old: str, bound: Bound) -> list[tuple[Lane, str]]:
         if fence is not None:
             fence.raise_(mark, max(0.001, bound.until - time.monotonic()))
         else:
-            lane.journal(old).mark(mark)
+            lane.mark(old, mark)
         marks.append((lane, mark))
     bound.fenced = True
     return marks
@@ -394,10 +394,12 @@ def _go_on(mirror: Mirror, terms: SwapTerms) -> None:
                 reign = f"{mirror.run.id} {mirror.run.attempt} {number} reign"
                 _begin_reign(mirror, lane, new, reign)
         reached("swap.crowned")
-        # Before anybody writes: what lies behind the marker is not thrown away after a crash.
+    raised = fences(mirror, new)
+    if mirror.run.fence == "flipped" and (raised or terms.hook):
+        # Before anybody writes: what lies behind the marker is not thrown away after a crash. Where
+        # nobody can before the release, that says so by itself.
         mirror.scene.run = mirror.live.marked(mirror.run)
     reached("swap.marked")
-    raised = fences(mirror, new)
     for fence in raised:
         mirror.scene.retry(fence.open if isinstance(fence, Staged) else fence.lower)
     _tell_release(mirror, terms)
@@ -453,7 +455,7 @@ def _begin_reign(mirror: Mirror, lane: Lane, new: str, mark: str) -> None:
         mirror.scene.check()
         if losses != lane.losses(new):
             losses = lane.losses(new)  # a marker went with the feed that was lost
-            mirror.scene.retry(lane.journal(new).mark, mark)
+            mirror.scene.retry(lane.mark, new, mark)
         lane.pass_over(new, 0.05)
 
 

@@ -101,6 +101,41 @@ class TestJournal(FeedPromises, LayoutPromises, NotePromises):
         brackets.close(first)
         assert list(until(feed, mark).keys) == ["first"]
 
+    def test_a_marker_of_who_reads_is_met_by_one_look_and_needs_no_row(
+        self, here: Followable
+    ) -> None:
+        brackets = noted(here)
+        with here.following() as feed:
+            brackets.close(brackets.open("done"))
+            open_ = brackets.open("open")
+            here.journal.mark(mark := fresh("mark"))
+            given = feed.poll(0.0)
+            assert given is not None
+            assert ([touch.key for touch in given.touches], given.marks) == (["done"], [])
+            brackets.close(open_)  # the marker waits for it
+            given = feed.poll(0.0)
+            assert given is not None
+            assert ([touch.key for touch in given.touches], given.marks) == (["open"], [mark])
+            feed.acknowledge(given.position)
+        session, keyspace = servers._cassandra()
+        rows = session.execute(f'SELECT state FROM {keyspace}."{here.run}_touch"')
+        assert "m" not in [row[0] for row in rows]
+
+    def test_a_marker_of_who_reads_comes_again_until_it_is_acted_on(self, here: Followable) -> None:
+        with here.following() as feed:
+            here.journal.mark(mark := fresh("mark"))
+            assert until(feed, mark, acknowledge=False).marks == [mark]
+        with here.following() as feed:
+            seen = until(feed, mark, acknowledge=False)
+            here.journal.mark(later := fresh("mark"))
+            assert until(feed, later, acknowledge=False).marks == [later]
+            feed.acknowledge(seen.position)  # of the first alone
+        with here.following() as feed:
+            assert until(feed, later).marks == [later]
+        with here.following() as feed:
+            here.journal.mark(last := fresh("mark"))
+            assert until(feed, last).marks == [last]
+
     def test_what_did_not_take_place_is_no_delete(self, here: Followable) -> None:
         brackets = noted(here)
         done, undone = Noting(brackets, "gone", True), Noting(brackets, "kept", True)

@@ -62,7 +62,6 @@ class World:
     request_life: float = REQUEST_LIFE
     name: str = "store"
     keyspace: str = "keyspace"
-    CLOCK_BOOTTIME: int = 7
     value: int = 1
     mirror: int = 1
     stamped: int = 0
@@ -90,9 +89,6 @@ class World:
         self.state = after
 
     # ------------------------------------------------------------------ the clock, as a module
-
-    def clock_gettime(self, _: int) -> float:
-        return self.now
 
     def monotonic(self) -> float:
         return self.now
@@ -146,9 +142,11 @@ class World:
         self.stamped += 1
         return self.stamped
 
+    def cluster_time(self) -> float:
+        return self.now
+
     def few(self, cql: str, _: Sequence[object] = ()) -> list[tuple[bytes]]:
-        now = struct.pack(">q", int(self.now * 1000))
-        return [(now if "toUnixTimestamp" in cql else b"\1",)]
+        return [(b"\1",)]
 
     def run(self, units: Sequence[Any]) -> None:
         (statement,) = units[0].first
@@ -192,8 +190,17 @@ class World:
 
     def each(self, statements: Iterable[Any]) -> Iterator[list[tuple[bytes | None, ...]]]:
         for statement in statements:
-            rows = self.table.get(struct.unpack(">q", statement.values[0])[0], {})
-            yield [(id, *row) for id, row in rows.items()]
+            listed, first = statement.values
+            held = [
+                (bucket, self.table.get(struct.unpack(">q", bucket)[0], {}))
+                for _, bucket in struct.iter_unpack(">i8s", listed[4:])
+            ]
+            yield [
+                (bucket, id, *row)
+                for bucket, rows in held
+                for id, row in rows.items()
+                if id >= first
+            ]
 
     # ------------------------------------------------------------------ the owner
 

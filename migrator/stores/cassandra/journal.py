@@ -9,11 +9,14 @@ for written once its write can no longer be alive.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import struct
+import threading
 import time
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from migrator.errors import FeedLost, Terminal, Transient
@@ -36,9 +39,14 @@ KEPT = 86_400
 _OPEN, _CLOSED, _MARK, _START = b"o", b"c", b"m", b"s"
 _NOBODY = bytes(16)
 _AT_ONCE, _TOLD = 2_000, 100
-_HOT, _AHEAD = 2, 2
+# Seconds: how far back a look goes that is no full one, at least and at most; and how far ahead of
+# the reader's a gateway's idea of the cluster's time may be.
+_NEW, _HOT, _AHEAD = 0.5, 2, 2
 _FULL_EVERY, _IDLE = 1.0, 0.01
-_CLOCK_EVERY = 30.0
+# Buckets that are asked for in one request, and rows of its answers.
+_TOGETHER, _FETCH = 16, 2_000
+# Of what feeds of this process have given: a later one's are higher.
+_numbers = itertools.count(1)
 _SPARE = 3600  # seconds before touches expire from which on they are not relied on
 
 
@@ -50,20 +58,23 @@ class _Table:
         self.where = where
         self.name = f"{name}_touch"
         self.table = name_in(node.keyspace, self.name)
-        self._ahead = 0.0
-        self._asked = float("-inf")
 
     def now(self) -> float:
-        """Seconds since 1970 by the cluster's clock, asked for now and then."""
-        here = time.clock_gettime(time.CLOCK_BOOTTIME)
-        if here - self._asked > _CLOCK_EVERY:
-            ((held,),) = self.node.wire.at(self.where).few(
-                "SELECT toUnixTimestamp(now()) FROM system.local"
-            )
-            self._asked = time.clock_gettime(time.CLOCK_BOOTTIME)
-            self._ahead = struct.unpack(">q", held or b"")[0] / 1000 - self._asked
-            here = self._asked
-        return here + self._ahead
+        return self.node.cluster_time()
+
+    def since(self, buckets: Sequence[int], at: float) -> Iterator[Row]:
+        """The touches of some buckets that were begun at a time or later."""
+        query = (
+            f"SELECT bucket, id, key, state, deleted FROM {self.table} "  # noqa: S608
+            "WHERE bucket IN ? AND id >= ?"
+        )
+        first = _big(int(at * 1_000_000))
+        asked = (
+            Statement(query, [_listed(buckets[i : i + _TOGETHER]), first], _FETCH)
+            for i in range(0, len(buckets), _TOGETHER)
+        )
+        for rows in self.node.wire.at(self.where).each(asked):
+            yield from rows
 
     def put(self, key: str, state: bytes, *, deleted: bool = False) -> tuple[int, bytes]:
         """Write a touch, durably; its bucket, and its name, which sorts by time."""
@@ -102,6 +113,12 @@ def _big(number: int) -> bytes:
     return struct.pack(">q", number)
 
 
+def _listed(numbers: Sequence[int]) -> bytes:
+    """A list of bigints."""
+    items = b"".join(struct.pack(">iq", 8, number) for number in numbers)
+    return struct.pack(">i", len(numbers)) + items
+
+
 class CassandraBrackets:
     """What a gateway leaves."""
 
@@ -138,6 +155,10 @@ class CassandraJournal:
         self.table = _Table(node, where, name)
         self.where = where
         self.settle = settle
+        self._lock = threading.Lock()
+        # The feeds that are open here, and the markers that such as were closed have not shown.
+        self._feeds = weakref.WeakSet[CassandraFeed]()
+        self._left: list[str] = []
 
     def describe(self) -> str:
         return f"what gateways note beside {self.where}"
@@ -182,15 +203,34 @@ class CassandraJournal:
         return (found[0][0] or b"").hex()
 
     def open(self, position: Json) -> CassandraFeed:
-        return CassandraFeed(self, position)
+        feed = CassandraFeed(self, position)
+        with self._lock:
+            feed.asked, self._left = self._left, []
+            self._feeds.add(feed)
+        return feed
+
+    def closed(self, feed: CassandraFeed) -> None:
+        """What a feed was asked to show, and nobody has acted on, the next one shows."""
+        with self._lock:
+            if feed in self._feeds:
+                self._feeds.remove(feed)
+                self._left += feed.owed()
 
     def kept(self) -> Kept:
         return Kept(window=float(KEPT - _SPARE))
 
     def mark(self, name: str) -> None:
+        """Where it is read here no row tells of it: the reader's next pass begins after this."""
+        with self._lock:
+            for feed in self._feeds:
+                feed.asked.append(name)
+            if self._feeds:
+                return
         self.table.put(name, _MARK)
 
     def drop(self) -> None:
+        with self._lock:
+            self._left.clear()
         wire = self.table.node.wire.at(self.where)
         wire.define(f"DROP TABLE IF EXISTS {self.table.table}")
         wire.forget()
@@ -200,6 +240,11 @@ def _lost(why: str, where: str) -> FeedLost:
     return FeedLost(
         f"what gateways noted is lost: {why}", where=where, hint="both sides are scanned anew"
     )
+
+
+def _began(name: str) -> float:
+    """When a touch was begun, in seconds since 1970 by the cluster's clock."""
+    return int(name[:16], 16) / 1_000_000
 
 
 @dataclass
@@ -247,6 +292,13 @@ class CassandraFeed:
         # For how long something may still appear in a bucket, and until when all was looked at.
         self._window = LIFE + SKEW + 1
         self._looked = self._low + self._window
+        # How far back a look goes that is no full one, and how late touches were since the last.
+        self._back, self._latest = float(_HOT), 0.0
+        # The markers of this process, which no row tells of: those to look for, those that a pass
+        # was made for since, and those that were given, by the number of what they came with.
+        self.asked: list[str] = []
+        self._passed: list[_Mark] = []
+        self._shown: dict[int, list[str]] = {}
 
     @property
     def brackets(self) -> int:
@@ -254,9 +306,17 @@ class CassandraFeed:
 
     def close(self) -> None:
         """The session is the store's own."""
+        self._journal.closed(self)
+
+    def owed(self) -> list[str]:
+        """The markers of this process that nobody has acted on yet."""
+        shown = [name for names in self._shown.values() for name in names]
+        return [*shown, *(mark.name for mark in self._passed), *self.asked]
 
     def acknowledge(self, position: Json) -> None:
         """Touches expire by themselves."""
+        done = int(str(position["given"])) if isinstance(position, dict) else 0
+        self._shown = {given: names for given, names in self._shown.items() if given > done}
 
     def poll(self, seconds: float) -> Touches | None:
         end = time.monotonic() + seconds
@@ -267,26 +327,28 @@ class CassandraFeed:
             left = end - time.monotonic()
             if given is not None or left <= 0:
                 return given
-            time.sleep(min(left, _IDLE))
+            if not self._due():  # who has written a marker waits for it
+                time.sleep(min(left, _IDLE))
 
     # ------------------------------------------------------------------ looking
 
+    def _due(self) -> list[_Mark]:
+        """The markers that were seen and wait for a pass over what lies before them."""
+        return [mark for mark in self._marks.values() if mark.waits is None]
+
     def _look(self) -> None:
         now, began = self._table.now(), time.monotonic()
-        due = [mark for mark in self._marks.values() if mark.waits is None]
-        full = bool(due) or began - self._full_at >= _FULL_EVERY
-        first = int(self._looked - self._window) if full else int(now) - _HOT
-        buckets = list(range(first, int(now) + _AHEAD + 1))
+        # For those of this process it is that pass by itself, which begins behind them.
+        own, due = list(self.asked), self._due()
+        full = bool(due or own) or began - self._full_at >= _FULL_EVERY
+        first = self._looked - self._window if full else self._newest(now)
+        buckets = list(range(int(first), int(now) + _AHEAD + 1))
         if full:
-            buckets[:0] = sorted({was.bucket for was in self._open.values() if was.bucket < first})
-        query = f"SELECT id, key, state, deleted FROM {self._table.table} WHERE bucket = ?"  # noqa: S608
-        asked = (Statement(query, [_big(bucket)]) for bucket in buckets)
+            first = 0.0  # also where a bracket is open from before
+            buckets[:0] = sorted({x.bucket for x in self._open.values() if x.bucket < buckets[0]})
         try:
-            for bucket, rows in zip(
-                buckets, self._table.node.wire.at(self._journal.where).each(asked), strict=True
-            ):
-                for row in rows:
-                    self._take(row, bucket)
+            for row in self._table.since(buckets, first):
+                self._take(row, now)
         except Terminal:
             if self._journal.identity() != self._uuid:  # raises FeedLost where it is gone
                 raise _lost("its table was made anew", self._journal.where) from None
@@ -296,22 +358,35 @@ class CassandraFeed:
             self._full_at, self._looked = began, max(now, self._looked)
             for mark in due:
                 mark.waits = set(self._open)
+            self._passed += [_Mark(name, int(now), set(self._open)) for name in own]
+            del self.asked[: len(own)]
+            self._back, self._latest = min(_HOT, max(_NEW, 1.1 * self._latest)), 0.0
             self._advance(now)
 
-    def _take(self, row: Row, bucket: int) -> None:
-        id, key, state, deleted = row
-        if id is None or key is None:
+    def _newest(self, now: float) -> float:
+        """From when on a look takes touches that is no full one, which finds all others: back to
+        the oldest bracket that may be closed soon, and as far as touches came late just now."""
+        began = [at for name in self._open if (at := _began(name)) > now - _HOT]
+        return min([now - self._back, *began])
+
+    def _take(self, row: Row, now: float) -> None:
+        held, id, key, state, deleted = row
+        if held is None or id is None or key is None:
             return  # closed after its bracket had expired: it was reaped long ago
         name = id.hex()
+        if name in self._done or name in self._queued:
+            return
+        bucket = int.from_bytes(held, "big", signed=True)
         if state == _MARK:
-            if name not in self._done:
-                self._marks.setdefault(name, _Mark(key.decode(), bucket))
-        elif state == _OPEN:
-            if name not in self._done and name not in self._open:
-                was = _Open(key.decode(), bucket, deleted == b"\1", time.monotonic())
-                self._open[name] = was
-        elif name not in self._queued and name not in self._done:
-            self._open.pop(name, None)
+            self._marks.setdefault(name, _Mark(key.decode(), bucket))
+            return
+        was = self._open.pop(name, None)
+        if was is None:  # also by a gateway that goes by the clock of another node
+            self._latest = max(self._latest, now - _began(name))
+        if state == _OPEN:
+            new = _Open(key.decode(), bucket, deleted == b"\1", time.monotonic())
+            self._open[name] = was or new
+        else:
             self._add(name, bucket, key.decode(), deleted == b"\1")
 
     def _add(self, name: str, bucket: int, key: str, deleted: bool) -> None:
@@ -350,18 +425,31 @@ class CassandraFeed:
             before = touches.pop(form, None)
             deleted = touch.deleted or (before is not None and before.deleted)
             touches[form] = Touch(touch.key, deleted)
+        own: list[str] = []
         marks: list[str] = []
         if not self._queue:
-            for name, mark in list(self._marks.items()):
-                if mark.waits is not None and not mark.waits & self._open.keys():
-                    marks.append(mark.name)
-                    self._done[name] = mark.bucket
-                    del self._marks[name]
-        if not touches and not marks:
+            marks, own = list(self._met()), list(self._met_here())
+        if not touches and not marks and not own:
             return None
-        return Touches(list(touches.values()), self._position(), marks=marks)
+        number = next(_numbers)
+        if own:
+            self._shown[number] = own
+        return Touches(list(touches.values()), self._position(number), marks=[*marks, *own])
 
-    def _position(self) -> Json:
+    def _met(self) -> Iterator[str]:
+        for name, mark in list(self._marks.items()):
+            if mark.waits is not None and not mark.waits & self._open.keys():
+                self._done[name] = mark.bucket
+                del self._marks[name]
+                yield mark.name
+
+    def _met_here(self) -> Iterator[str]:
+        for mark in list(self._passed):
+            if not (mark.waits or set()) & self._open.keys():
+                self._passed.remove(mark)
+                yield mark.name
+
+    def _position(self, number: int) -> Json:
         # Where these are too many some touches come again, which does no harm.
         seen = list(self._done) if len(self._done) <= _TOLD else []
-        return {"table": self._uuid, "low": self._low, "seen": seen}
+        return {"table": self._uuid, "low": self._low, "seen": seen, "given": number}

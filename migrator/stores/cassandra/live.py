@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from migrator.errors import DamagedBlock
@@ -28,11 +29,21 @@ class Live:
         raise NotImplementedError
 
     def journal(self, name: str) -> Journal:
-        """The reader's side of the journal of a run of this name."""
+        """The reader's side of the journal of a run of this name: the same each time, since it
+        knows of the markers of this process."""
+        self._pristine.holds = False  # whoever is followed writes, and deletes
+        if name not in self._journals:
+            self._journals[name] = self._journal(name)
+        return self._journals[name]
+
+    @cached_property
+    def _journals(self) -> dict[str, Journal]:
+        return {}
+
+    def _journal(self, name: str) -> Journal:
         from migrator.stores.cassandra.journal import CassandraJournal
 
         mine = cast("Any", self)
-        self._pristine.holds = False  # whoever is followed writes, and deletes
 
         def settle(key: Value) -> None:
             if exchanges_alone(mine):
@@ -84,6 +95,9 @@ class _Reading:
 
     def stamp(self) -> int:
         return self._node.stamp()
+
+    def cluster_time(self) -> float:
+        return self._node.cluster_time()
 
     def split(self, table: str, parts: int) -> list[Json]:
         return self._node.split(table, parts)

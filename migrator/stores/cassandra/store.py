@@ -24,6 +24,7 @@ from migrator.stores.cassandra.table_wire import Bytes, RawHandler, Wire
 _SETTINGS = "SELECT name, value FROM system_views.settings WHERE name IN (?, ?)"
 # Cells count the seconds of their expiry in 32 bits: until 2038, and in new formats until 2106.
 _SIGNED, _UNSIGNED = 2_147_483_646_000, 4_294_967_294_000
+_CLOCK_EVERY = 30.0
 
 
 class CassandraStore:
@@ -40,6 +41,8 @@ class CassandraStore:
         self._wire: Wire | None = None
         self._pid = os.getpid()
         self._stamp = 0
+        # By how much the cluster's clock is ahead of the one since boot, and when it was asked.
+        self._ahead, self._asked = 0.0, float("-inf")
 
     @property
     def where(self) -> str:
@@ -137,6 +140,16 @@ class CassandraStore:
         with self._lock:
             self._stamp = max(time.time_ns() // 1000, self._stamp + 1)
             return self._stamp
+
+    def cluster_time(self) -> float:
+        """Seconds since 1970 by the cluster's clock, which is asked now and then."""
+        here = time.clock_gettime(time.CLOCK_BOOTTIME)
+        if here - self._asked > _CLOCK_EVERY:
+            ((held,),) = self.wire.few("SELECT toUnixTimestamp(now()) FROM system.local")
+            here = time.clock_gettime(time.CLOCK_BOOTTIME)
+            self._ahead = int.from_bytes(held or b"", "big") / 1000 - here
+            self._asked = here
+        return here + self._ahead
 
     def split(self, table: str, parts: int) -> list[Json]:
         """About so many token ranges that cover the ring."""

@@ -66,6 +66,9 @@ class Node(Protocol):
     def stamp(self) -> int:
         """Microseconds since 1970, later than any that was given before."""
 
+    def cluster_time(self) -> float:
+        """Seconds since 1970 by the cluster's clock."""
+
     def split(self, table: str, parts: int) -> list[Json]:
         """About so many token ranges that cover the ring."""
 
