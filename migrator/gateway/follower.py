@@ -22,12 +22,15 @@ import structlog
 from migrator.errors import MigratorError, Refused, Transient
 from migrator.gateway.errors import Stopped
 from migrator.model.follows import PLAIN, Follows
+from migrator.model.phase import Phase
 from migrator.state.gateways import SHORT, Gateways, Standing
 from migrator.state.lease import boot_clock
 
 log = structlog.get_logger("migrator.gateway")
 
 _REACH = "see that the control database can be reached, and try again"
+# Seconds between two looks while writes are stopped, at least, and in looks that take as long.
+_OFTEN, _REST = 0.002, 3
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,9 @@ class Follower:
         # when one of unknown outcome may live on. Then what was said last of what was seen.
         self._under = Counter[str]()
         self._alive_until = dict[str, float]()
-        self._said: Standing | None = None
+        self._said: tuple[str, Phase, int, int] | None = None
         self._acknowledged: tuple[str, int] | None = None
+        self._took = 0.0  # seconds of the last look
         self._why = "it has not been granted yet"
         self._hint = _REACH
         self.standing = Standing()
@@ -259,6 +263,7 @@ class Follower:
         renewed = self._clock()
         while not self._closed:
             try:
+                self._acknowledge()  # what was in flight may just have ended
                 if self._clock() >= renewed + self._granted / 5:
                     renewed = self._clock()
                     self._renew(renewed)
@@ -281,13 +286,17 @@ class Follower:
         with self._changed:
             if self._closed:
                 return
-            if self.standing.fence or self._said != self.standing:
+            if self.standing.stopped and self._flying:
+                self._changed.wait_for(lambda: not self._flying or self._closed, self.terms.look)
+                return
+            if self.standing.stopped:
+                # All writers wait: as often as leaves the control database to others.
+                seconds = min(self.terms.look, max(_OFTEN, _REST * self._took))
+            elif self.standing.fence or self._said != self.standing.said:
                 seconds = self.terms.look
             else:
                 seconds = renewed + self._granted / 5 - self._clock()
-            if self.standing.stopped and self._flying:
-                self._changed.wait_for(lambda: not self._flying or self._closed, seconds)
-            elif seconds > 0:
+            if seconds > 0:
                 self._changed.wait_for(lambda: self._closed, seconds)
 
     def _renew(self, asked: float) -> None:
@@ -305,7 +314,9 @@ class Follower:
 
     def _look(self) -> None:
         with self._looking:
+            began = time.monotonic()
             found, seen = self._gateways.standing(self._cls), self.standing
+            self._took = time.monotonic() - began
             if found.run == seen.run and found.epoch < seen.epoch:
                 # R15: what was restored from a backup does not know who is the primary.
                 raise Refused(
@@ -362,12 +373,13 @@ class Follower:
         """
         with self._looking:
             found = self.standing
-            if found == self._said:
+            # While a swap goes on to its end, nobody asks: its owner writes there just then.
+            if found.said == self._said or found.fence in ("flipped", "marked"):
                 return
             if (run := found.carries) and self._is_alive_of_others(run):
                 return
             self._gateways.saw(self._instance, found)
-            self._said = found
+            self._said = found.said
 
     def _is_alive_of_others(self, run: str) -> bool:
         """Whether a write may be under way that another run carries over, or none."""

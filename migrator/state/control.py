@@ -17,7 +17,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -246,11 +246,14 @@ class Control:
         """
         side = primary or run.primary
         epoch = run.epoch + (side != run.primary)
+        new = replace(
+            run, phase=phase, primary=side, epoch=epoch, changed=time.time(),
+            fence=run.fence if fence is None else fence,
+        )  # fmt: skip
         with self.transaction() as c:
             if not compare_and_set(
-                c, run, phase=phase.value, primary_side=side, epoch=epoch,
-                fence=run.fence if fence is None else fence,
-            ):  # fmt: skip
+                c, run, phase=phase.value, primary_side=side, epoch=epoch, fence=new.fence
+            ):
                 raise Refused(
                     f"run {run.id} is no longer {run.phase.words}: somebody else moved it",
                     hint="look at it again: migrator status",
@@ -258,7 +261,7 @@ class Control:
             if phase.ended:
                 c.execute(t.move.update().where(t.move.c.run == run.id).values(open=False))
             _append(c, run.id, phase.value, {"primary": side, "epoch": epoch})
-        return self.run(run.id)
+        return new
 
     # ------------------------------------------------------------------ tasks
 

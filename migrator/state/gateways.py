@@ -76,6 +76,11 @@ class Standing:
         back = self.phase is Phase.SHADOW_READ and self.epoch > 1
         return bool(self.run) and not self.live and begun and not back
 
+    @property
+    def said(self) -> tuple[str, Phase, int, int]:
+        """What a gateway that acts by it says beside its lease: nothing of the fence."""
+        return self.run, self.phase, self.epoch, self.attempt
+
     @cached_property
     def open(self) -> bool:
         """Whether a gateway that holds a lease may write."""

@@ -269,6 +269,34 @@ def test_a_write_in_flight_keeps_the_fence_waiting(
     blocker.close()
 
 
+def test_a_gateway_says_nothing_under_a_fence_that_nobody_waits_for(
+    config: Path, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner writes to the control database just then, and all writers wait for that."""
+    said, saw = list[str](), gateways.Gateways.saw
+
+    def note(self: gateways.Gateways, instance: str, seen: gateways.Standing) -> None:
+        saw(self, instance, seen)
+        said.append(seen.fence)
+
+    monkeypatch.setattr(gateways.Gateways, "saw", note)
+    with opened(config) as games:
+        follows = games._here.follower
+        owner.hold()
+        for fence in ("flipped", "marked"):
+            if fence == "flipped":
+                owner.flip("target")
+            else:
+                owner.run = owner.live.marked(owner.run)
+            until(lambda fence=fence: follows.standing.fence == fence)  # type: ignore[misc]
+        owner.release()
+        games.put("1", {"n": 1})
+        until(lambda: said[-1] == "")
+        (lease,) = owner.gateways.leases(["Game"])
+        assert lease.epoch == 2
+    assert set(said) <= {"", "armed"}
+
+
 def test_a_lease_that_can_not_be_renewed_stops_writes_and_not_reads(config: Path) -> None:
     with opened(config) as games, opened(config, HASTY) as hasty:
         games.put("1", {"n": 1})

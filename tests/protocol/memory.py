@@ -82,7 +82,7 @@ class MemoryControl(Control):
                     f"run {run.id} is no longer {run.phase.words}: somebody else moved it"
                 )
             self._append(phase.value, {"primary": side, "epoch": new.epoch})
-        return self.run(run.id)
+        return new
 
     def tasks(self, run: str, move: int, work: str) -> list[Task]:
         with self.transaction():
