@@ -14,7 +14,7 @@ from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from cassandra import ConsistencyLevel
-from pymongo import ReturnDocument
+from pymongo import ReturnDocument, WriteConcern
 
 from migrator.model.value import Record
 from tests.benchmarks import clients
@@ -81,9 +81,11 @@ def of_redis(own: Own, games: int) -> Iterator[Hand]:
 @contextmanager
 def of_documents(url: str, games: int) -> Iterator[Hand]:
     documents = Documents(url, TABLE)
+    # As durable as a gateway's.
+    durable = WriteConcern("majority", j=True)
+    games_ = documents.games = documents.games.with_options(write_concern=durable)
     for number in range(games):
         documents.put(f"game-{number}", number, SPELLS)
-    games_ = documents.games
 
     def changed(key: str, change: dict[str, Any]) -> object:
         found = games_.find_one_and_update(
