@@ -289,10 +289,10 @@ def test_a_mirror_that_somebody_else_emptied_is_filled_again(schedule: Schedule)
 
 
 def _loses_its_last(world: Any, keys: str) -> None:
-    """The mirror's server is started anew, without the last write of each of these keys."""
+    """The mirror's server is started anew, without the last writes of each of these keys."""
     target = world.servers["target"]
     for key in keys:
-        target.blocks[key] = {"": {"n": world.history[key] - len(KEYS)}}
+        target.blocks[key] = {"": {"n": world.history[key] - 2 * len(KEYS)}}
     del target.blocks[keys[-1]]
     target.lose_feed()
 
@@ -318,6 +318,7 @@ def test_what_a_server_has_lost_of_the_mirrors_own_is_no_foreign_write(
 
     def last() -> None:
         world.put("0")
+        world.put("2")  # which has gone when that is carried over
         world.script[step] = lost
 
     again()
@@ -325,6 +326,30 @@ def test_what_a_server_has_lost_of_the_mirrors_own_is_no_foreign_write(
     ends_equal(schedule)
     assert not world.script, "it did not come so far"
     assert schedule.strangers() == ["Game:1"]
+
+
+def test_a_foreign_delete_is_told_again_once_all_was_looked_at_behind_a_lost_feed(
+    schedule: Schedule,
+) -> None:
+    world, target = schedule.world, schedule.world.servers["target"]
+
+    def deletes() -> None:
+        world.script["mirror.touched"] = lambda: gone(target)
+        world.put(KEY)
+
+    steps: dict[int, Callable[[], object]] = {
+        5: lambda: world.put(KEY), 15: target.lose_feed, 45: deletes,
+    }  # fmt: skip
+    turns = iter(range(80))
+
+    def looks() -> bool:
+        steps.get(turn := next(turns), lambda: None)()
+        return turn == 79
+
+    schedule.work(looks)
+
+    assert schedule.strangers() == [f"Game:{KEY}"]
+    ends_equal(schedule)
 
 
 def test_what_comes_again_on_the_mirror_is_told_once_for_a_key_with_the_reason(
@@ -371,3 +396,9 @@ def test_of_what_was_replaced_too_long_ago_nobody_can_tell(monkeypatch: Patch) -
     assert memory.holds("a", Block("a", {"": {"n": "a stranger's"}})) is None
     memory.regained()
     assert memory.holds("a", versions[0]) is False
+    memory.lost()
+    memory.forget()
+    memory.answered(memory.sends(versions[-1:]))
+    assert memory.holds("a", None) is False
+    memory.lost()  # knows nothing of what lay there before
+    assert memory.holds("a", versions[-2]) is False

@@ -165,6 +165,7 @@ def test_no_other_row_is_taken_for_one_by_its_collation(base: Base) -> None:
         with pytest.raises(DoesNotFit, match="only as this collation does not"):
             write()
     assert collection.read(["a", "A"]) == [held, Block("A", {"": {"id": "A", "n": 2}})]
+    assert collection.read(["A"]) == [Block("A", {"": {"id": "A", "n": 2}})]
 
 
 def test_no_other_row_below_goes_with_one_by_its_collation(base: Base) -> None:
@@ -210,6 +211,23 @@ def test_what_lies_below_a_row_that_stays_is_left_as_a_row_beside_it_goes(base: 
     collection.write([more := Block("g", {"": {"id": "g", "rounds": [
         *rounds, {"n": 3, "pos": "C", "lines": [{"text": "C"}]}]}})])  # fmt: skip
     assert collection.read(["g", "h"]) == [more, other]
+
+
+def test_what_is_no_plain_field_is_not_amended_as_one(base: Base) -> None:
+    """A key, also where no row below keeps it, and a row whose key nothing tells to be taken."""
+    base.run(
+        "CREATE TABLE game (id text NOT NULL PRIMARY KEY, n integer);"
+        "CREATE TABLE round (game text NOT NULL REFERENCES game (id), pos integer NOT NULL, "
+        "n integer NOT NULL);"
+        "INSERT INTO game VALUES ('g', 1), ('k', 1); INSERT INTO round VALUES ('g', 1, 1)"
+    )
+    alone = base.store().collection("Game", At("shop", tables("game")))
+    assert alone.amend("k", {"id": "h"}, {}) is None
+    assert base.rows("SELECT id FROM game ORDER BY id") == [("g",), ("k",)]
+    rounds = tables("round", key=("game", "pos"), order_by="n")
+    both = base.store().collection("Game", At("shop", tables("game", rounds=rounds)))
+    assert both.amend("g", {}, {"rounds": {"pos": 1, "n": 2}}) is None
+    assert base.rows("SELECT pos, n FROM round") == [(1, 1)]
 
 
 def test_an_exchange_wants_what_was_read(base: Base) -> None:
