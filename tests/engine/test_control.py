@@ -17,7 +17,18 @@ import sqlalchemy as sa
 from migrator import commands, write_ahead
 from migrator.errors import MigratorError, Refused, Transient, Waiting
 from migrator.model.phase import Phase
-from migrator.state import LiveState, Pace, ShadowReads, control, keep_pace, tables
+from migrator.model.value import Int64, Value
+from migrator.state import (
+    LiveState,
+    Pace,
+    Quarantined,
+    ShadowReads,
+    control,
+    highest_number,
+    keep_pace,
+    quarantine_key,
+    tables,
+)
 from migrator.state.rebuild import insert_run
 from tests.conftest import tidy
 from tests.ending import joined, waited
@@ -394,3 +405,14 @@ def test_one_place_under_two_names_is_in_one_unfinished_move(on_sqlite: Path) ->
             commands.apply(project, commands.plan(project, "0002"))
         commands.abort(project, "0001", drop_target=True)
         commands.apply(project, commands.plan(project, "0002"), until=Phase.PREPARED)
+
+
+def test_the_highest_number_is_of_one_class_and_of_any_kind_of_whole_numbers() -> None:
+    def left_out(move: int, key: Value) -> Quarantined:
+        return Quarantined(move, quarantine_key(key), "", "", "", 0.0)
+
+    items = [left_out(0, 5), left_out(0, "900"), left_out(0, -900), left_out(1, 900)]
+    assert highest_number(items, 0) == 5
+    assert highest_number([*items, left_out(0, Int64(7))], 0) == 7
+    assert highest_number([*items, left_out(0, 2**70)], 0) == 2**70
+    assert highest_number(items[1:3], 0) == 0

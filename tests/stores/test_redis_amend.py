@@ -166,6 +166,9 @@ def test_no_list_or_no_block_is_left_to_an_exchange(place: Place) -> None:
     if place.shape == "native":  # another key holds it, and none a name that is no text
         place.refuses({"rounds": [1]})
         place.refuses({"\ud800": 1})
+    else:  # entries are not called so
+        for name in ("_migrator", "a.b", ""):
+            place.refuses({name: 1})
     place.refuses({"n": 10**5000})
     place.refuses({"n": 2, "price": ObjectId(bytes(12))})
     place.refuses({}, {"rounds": ObjectId(bytes(12))})
