@@ -47,7 +47,8 @@ def remove_keys(folder: Path, runs: Iterable[Run], ways: Sequence[tuple[Route, S
         file = number_file(folder / run.id)
         if not run.phase.ended or not file.exists():
             continue
-        number, known, remain = int(file.read_text()), traffic.known(file.parent), 0
+        # One that was killed before it wrote its number has made no key.
+        number, known, remain = int(file.read_text() or 0), traffic.known(file.parent), 0
         for route, each in ways:
             its = replace(each, maker=maker_of(number, route.cls)(each.maker.like))
             names = names_of(known, route.cls)
