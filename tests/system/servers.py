@@ -48,7 +48,8 @@ def connect_mariadb(url: str, **options: Any) -> pymysql.Connection[Any]:
 
 
 def connect_mongodb(url: str) -> pymongo.MongoClient[dict[str, Any]]:
-    return pymongo.MongoClient(url, tz_aware=True)
+    # SecantusDB keeps ten thousand writes that may be repeated, and looks through them at each.
+    return pymongo.MongoClient(url, tz_aware=True, retryWrites=False)
 
 
 def held_by_mongodb(url: str) -> Odd:
