@@ -128,9 +128,8 @@ def test_where_a_gateway_looks_before_its_lease_is_there_its_write_is_lost(
 
     def looks_first(follower: Follower) -> None:
         looks(follower)
-        with monkeypatch.context() as patch:
-            patch.setattr(Follower, "_look", lambda _: None)
-            enters(follower)
+        monkeypatch.setattr(Follower, "_look", lambda _: None)  # its next one comes after the write
+        enters(follower)
 
     monkeypatch.setattr(Follower, "_enter", looks_first)
     assert raced(config, "uncommitted", _ENTERS) == []
