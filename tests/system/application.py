@@ -207,31 +207,30 @@ class Application:
         """Let the writers work on for a while."""
         before = self.done.total()
         time.sleep(seconds)
-        end = time.monotonic() + 120  # a machine that is busy elsewhere may have none to spare
-        while self.done.total() == before and not self.problems:
-            assert time.monotonic() < end, "no write was acknowledged"
-            time.sleep(0.01)
+        self._until(lambda: self.done.total() > before)
         if self.problems:
             raise self.problems[0]
 
     def go_on_until_all(self) -> None:
         """Let the writers work until each had a write acknowledged: none waits since before."""
-        before, end = list(self._acknowledged), time.monotonic() + 120
-        while any(now == old for now, old in zip(self._acknowledged, before, strict=True)):
-            if self.problems:
-                raise self.problems[0]
-            assert time.monotonic() < end, "a writer waits for its write"
-            time.sleep(0.01)
+        before = list(self._acknowledged)
+        self._until(
+            lambda: all(now > old for now, old in zip(self._acknowledged, before, strict=True))
+        )
 
     def go_on_until_each(self, words: Collection[str], times: int = 3, more: bool = True) -> None:
         """Let the writers work until each of these was acknowledged so many times, ``more`` than
         before."""
         before = self.done.copy() if more else Counter[str]()
-        end = time.monotonic() + 120
-        while any(self.done[word] < before[word] + times for word in words):
+        self._until(lambda: all(self.done[word] >= before[word] + times for word in words))
+
+    def _until(self, true: Callable[[], bool]) -> None:
+        """Wait for what the writers are to come to; raises what one of them has met before."""
+        end = time.monotonic() + 120  # a machine that is busy elsewhere may have none to spare
+        while not true():
             if self.problems:
                 raise self.problems[0]
-            assert time.monotonic() < end, self.done
+            assert time.monotonic() < end, (self.done, self._acknowledged)
             time.sleep(0.01)
 
     def hold(self) -> None:

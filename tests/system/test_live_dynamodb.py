@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from migrator import commands
-from migrator.engine.swap import SwapTerms
 from migrator.gateway import Gateway
 from migrator.model.phase import Phase
 from migrator.stores.dynamodb.split import SplitCollection
@@ -73,14 +72,6 @@ def _round(place: int, spell: str) -> dict[str, Any]:
     return {"M": {"pos": {"N": str(place)}, "spell": {"S": spell}}}
 
 
-class Patient(Game):
-    """A move whose swaps may take their time on a machine that is busy."""
-
-    @property
-    def terms(self) -> SwapTerms:
-        return SwapTerms(hook=self.hooked.command, bound=60, lag=20)
-
-
 @pytest.fixture
 def game(tmp_path: Path, urls: Urls) -> Iterator[Game]:
     name = kit.fresh("live")
@@ -105,7 +96,7 @@ def game(tmp_path: Path, urls: Urls) -> Iterator[Game]:
     sides = {"source": lambda: Items(name), "target": lambda: Tables(sql, name)}
     application = Application(sides, writers=2)
     with application, Hooked(application, tmp_path) as hooked:
-        yield Patient(shop, application, hooked, items)  # type: ignore[arg-type]
+        yield Game(shop, application, hooked, items)  # type: ignore[arg-type]
         application.stop()
     items.close()
 
