@@ -15,7 +15,7 @@ from migrator import At, tables
 from migrator.errors import DoesNotFit, Refused, Terminal, Transient
 from migrator.model.block import Block
 from migrator.ports import StoreSettings
-from migrator.stores.sql import open_store
+from migrator.stores.sql import engine, open_store
 from migrator.stores.sql.store import SqlStore
 from tests.stores.sql_servers import Base
 
@@ -274,3 +274,30 @@ def test_a_foreign_key_that_points_nowhere_does_not_fit(server: Base) -> None:
     with pytest.raises(DoesNotFit, match="foreign key") as caught:
         parts.write([Block(i, {"": {"id": i, "item": None if i < 3 else 99}}) for i in range(5)])
     assert caught.value.key == 3
+
+
+def test_a_gateway_that_stands_still_in_a_write_holds_nobody_up_for_long(
+    server: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one whose host is gone: the server itself ends its transaction (R6)."""
+    monkeypatch.setattr(engine, "IDLE", 1)
+    store = open_store(StoreSettings("shop", server.url, application=True))
+    assert isinstance(store, SqlStore)
+    store.collection("Item", ITEMS).write([item(1)])
+    wait = (
+        "lock_timeout = '20s'"
+        if server.dialect == "postgresql"
+        else "innodb_lock_wait_timeout = 20"
+    )
+
+    def write() -> None:
+        with store.database.writing() as connection:
+            connection.exec_driver_sql("UPDATE item SET name = 'mine'")
+            server.run(f"SET {wait}; UPDATE item SET name = 'of another'")
+            connection.exec_driver_sql("SELECT 1")
+
+    with pytest.raises(Transient) as lost:
+        write()
+    assert lost.value.unknown
+    store.close()
+    assert server.rows("SELECT name FROM item") == [("of another",)]

@@ -42,6 +42,11 @@ _ISOLATION: dict[Dialect, IsolationLevel] = {
     "mysql": "REPEATABLE READ",
 }
 
+# Seconds for which a transaction of a gateway may wait for its next statement. Its host may be gone
+# without a word: then the server itself ends it, or it would hold its rows, and keep a fence
+# waiting, for as long as TCP takes to notice (two hours, mostly). No longer than a lease.
+IDLE = 10
+
 
 class Database:
     """One relational database: its engine, dialect and options."""
@@ -144,6 +149,7 @@ class Database:
             connection.execute(_postgresql_session(self.options))
             if self._application:
                 connection.execute("SET migrator.writer = 'off'")
+                connection.execute(_POSTGRESQL_IDLE, [str(IDLE * 1000), IDLE * 1000])
             connection.autocommit = False
         else:
             connection.autocommit(True)  # which SQLAlchemy ends where it sets the isolation
@@ -154,6 +160,7 @@ class Database:
                 (self.longest,) = cursor.fetchone()
                 if self._application:
                     cursor.execute("SET @migrator_writer = NULL")
+                    _limit_idle_mysql(cursor)
 
     def _begin(self, connection: Connection) -> None:
         """SQLite's driver would begin only at the first change: reads were no snapshot. MySQL's
@@ -346,6 +353,20 @@ def _postgresql_session(options: Options) -> str:
         quoted = options.schema.replace('"', '""')
         settings.append(f'SET search_path = "{quoted}"')
     return "; ".join(settings)
+
+
+# What is set for the role, or by the server, may be less.
+_POSTGRESQL_IDLE = (
+    "SELECT set_config(name, %s, false) FROM pg_settings "
+    "WHERE name = 'idle_in_transaction_session_timeout' AND setting::int NOT BETWEEN 1 AND %s"
+)
+
+
+def _limit_idle_mysql(cursor: Any) -> None:
+    """As on PostgreSQL, where the server can: MySQL limits idle sessions alone."""
+    cursor.execute("SHOW SESSION VARIABLES LIKE 'idle_transaction_timeout'")
+    if (found := cursor.fetchone()) is not None and not 1 <= int(found[1]) <= IDLE:
+        cursor.execute(f"SET SESSION idle_transaction_timeout = {IDLE}")
 
 
 def _mysql_session(options: Options, server: object) -> list[str]:

@@ -53,6 +53,8 @@ _HINTS = {
     "io": "the server can't read its own disk: see its log and the disk, then run the same command "
     "again; nothing was skipped",
     "lock": "somebody holds a lock; it is tried again, see also the option lock_timeout",
+    "idle": "the server ends sessions that say nothing for so long: see whether this process stood "
+    "still, and the server's settings of time-outs; it is tried again",
     "time": "raise the option statement_timeout of the store, or take smaller pages",
 }
 
@@ -62,6 +64,10 @@ _STATES: dict[str, tuple[Sort, str]] = {
     "57P01": (Sort.LOST, "unreachable"),
     "57P02": (Sort.LOST, "unreachable"),
     "57P03": (Sort.AGAIN, "unreachable"),
+    # The server ended a session: idle, idle in a transaction, or in one for too long.
+    "57P05": (Sort.LOST, "idle"),
+    "25P03": (Sort.LOST, "idle"),
+    "25P04": (Sort.LOST, "idle"),
     "57014": (Sort.AGAIN, "time"),
     "40": (Sort.AGAIN, "lock"),
     "55P03": (Sort.AGAIN, "lock"),
@@ -95,6 +101,7 @@ _NUMBERS: dict[int, tuple[Sort, str]] = {
     2014: (Sort.LOST, "unreachable"),
     1053: (Sort.LOST, "unreachable"),
     1927: (Sort.LOST, "unreachable"),
+    4031: (Sort.LOST, "idle"),
     0: (Sort.LOST, "unreachable"),
     1205: (Sort.AGAIN, "lock"),
     1213: (Sort.AGAIN, "lock"),
