@@ -42,7 +42,9 @@ class Holders:
         self.followers = Followers(self._gateways, mirror.scene.plan.revision, routes)
         self._classes = self.followers.classes
         self._watch: Watch | None = None
-        self._lapsed = 0.0
+        # Which leases ran out, by what tells that one was renewed since, and since when they have.
+        self._lapsed: set[tuple[str, int]] = set()
+        self._since = 0.0
 
     def know(self) -> bool:
         """Whether every write that may still come leaves a touch, so that copying may begin (R9).
@@ -57,10 +59,14 @@ class Holders:
         if self._watch is None:
             self._watch = Watch()
         waiting, lapsed = self._watch.sort(self._gateways.leases(self._classes), knows(mirror.run))
-        if lapsed:
-            self._lapsed = time.monotonic()
-            self._forget(lapsed)
-        return not waiting and time.monotonic() >= self._lapsed + mirror.request_life
+        ran_out = {(lease.instance, lease.counter) for lease in lapsed}
+        if ran_out != self._lapsed:
+            self._lapsed, self._since = ran_out, time.monotonic()
+        if waiting or (lapsed and time.monotonic() < self._since + mirror.request_life):
+            return False
+        # Not before: whoever owns the run by then has nothing else that tells of them (R6).
+        self._forget(lapsed)
+        return True
 
     def arm(self, to: Phase, *, denied: bool) -> None:
         """Wait until each looks at the run all the time. Raises Waiting."""

@@ -70,8 +70,9 @@ def _wait(scene: Scene) -> None:
         return
     for lease in lapsed:
         log.warning("gateway ran out", instance=lease.instance, cls=lease.cls)
-    gateways.leave(lease.instance for lease in lapsed)
     until = time.monotonic() + scene.request_life  # what they sent last may be alive until then
     while time.monotonic() < until:
         scene.check()
         time.sleep(_PAUSE)
+    # Only now: one that is stopped meanwhile, and begun again, has nothing else that tells of them.
+    gateways.leave(lease.instance for lease in lapsed)

@@ -1,0 +1,97 @@
+"""Gateways that ended without leaving: whoever owns the run outwaits the last of their requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import sqlalchemy as sa
+
+from migrator.engine import holders
+from migrator.engine.holders import Holders
+from migrator.engine.stilled import stilled
+from migrator.errors import Interrupted
+from migrator.state import Control
+from migrator.state.gateways import Gateways, gateway
+from migrator.state.tables import metadata
+
+LIFE = 10.0
+
+
+class _Bracketed:
+    def brackets(self, name: str) -> None:
+        """Gateways leave the touches here."""
+
+
+class Killed:
+    """A move of games, in the middle of whose last write a gateway was killed; and a clock."""
+
+    def __init__(self) -> None:
+        engine = sa.create_engine("sqlite://", poolclass=sa.pool.StaticPool)
+        metadata.create_all(engine)
+        self.control, self.now = Control(engine, "test"), 100.0
+        self.run = self.control.start("0001", "", "", [("Game", "a", "b")])
+        self.dies()
+
+    def dies(self) -> None:
+        """A gateway that nobody has known of until now."""
+        Gateways(self.control).enter(str(self.now), "Game", 15.0)
+        with self.control.transaction() as c:
+            c.execute(gateway.update().values(holder=json.dumps({"left": True})))
+
+    def scene(self, check: Callable[[], None] = lambda: None) -> Any:
+        route = SimpleNamespace(cls="Game", move=SimpleNamespace(source_cls="Game", merges=None))
+        return SimpleNamespace(
+            control=self.control, routes=[route], plan=SimpleNamespace(revision="0001"),
+            run=self.run, check=check, request_life=LIFE,
+        )  # fmt: skip
+
+    def owner(self) -> Holders:
+        """As a process that has just become the owner sees them."""
+        lane = SimpleNamespace(side=lambda _: _Bracketed())
+        owner = SimpleNamespace(
+            scene=self.scene(), run=self.run, lanes=[lane], request_life=LIFE
+        )  # fmt: skip
+        return Holders(cast("Any", owner))
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> Killed:
+    made = Killed()
+    monkeypatch.setattr(holders, "time", SimpleNamespace(monotonic=lambda: made.now))
+    return made
+
+
+def test_a_copy_begins_after_the_last_request_of_a_killed_gateway_whichever_owner_waits(
+    killed: Killed,
+) -> None:
+    first = killed.owner()
+    assert not first.know()
+    killed.now += LIFE - 1
+    assert not first.know()
+    second = killed.owner()  # the first was stopped in good order
+    assert not second.know()
+    killed.now += 1
+    killed.dies()
+    assert not second.know()
+    killed.now += LIFE - 1
+    assert not second.know()
+    killed.now += 1
+    assert second.know()
+
+
+def test_a_move_at_rest_that_is_stopped_while_it_outwaits_a_gateway_waits_anew(
+    killed: Killed,
+) -> None:
+    looks = iter(range(2))
+
+    def check() -> None:
+        if next(looks):
+            raise Interrupted("stopped")
+
+    with pytest.raises(Interrupted), stilled(killed.scene(check)):
+        pytest.fail("what a killed gateway had sent was not outwaited")
+    assert Gateways(killed.control).leases(["Game"])
