@@ -257,6 +257,40 @@ def test_a_feed_lost_while_a_swap_catches_up_is_scanned_anew_before_the_flip(
     reach(schedule, Phase.SHADOW_READ)
 
 
+def test_a_mirror_that_is_found_under_the_fence_to_have_lost_writes_does_not_become_the_primary(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+    target = world.servers["target"]
+    before = dict(target.blocks)
+
+    def restarts() -> None:
+        """From what its disk held, while the mirror looks whose the writes in its feed are."""
+        target.blocks["0"] = before["0"]
+        del target.blocks["2"]
+        target.lose_feed()
+
+    def looks() -> None:
+        world.wait(1.0)
+        world.script["idle"] = restarts
+
+    def meets() -> None:
+        for key in "0101":  # more than come at once
+            world.put(key)
+        world.script["mirror.applied"] = looks
+
+    world.script["swap.raised"] = meets
+
+    assert not schedule.ask(Phase.CUT_OVER)
+    assert not world.script, "nothing was lost"
+
+    ends_equal(schedule)
+    assert schedule.strangers() == []
+    reach(schedule, Phase.CUT_OVER)
+    ends_equal(schedule)
+
+
 def test_a_block_that_does_not_fit_while_a_swap_catches_up_keeps_it_from_the_flip(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -280,34 +314,76 @@ def test_a_feed_lost_after_the_flip_does_not_keep_writes_stopped(
     ends_equal(schedule)
 
 
+def _fails() -> None:
+    raise Terminal("the disk is full", where="control database")
+
+
+def _goes_on(schedule: Schedule, fifth: Callable[[], None] = lambda: None) -> None:
+    """One process that is asked for a cut-over on which something fails, and goes on."""
+    live = LiveState(schedule.control, schedule.run)
+    live.ask(Phase.CUT_OVER.value, {"hook": "stop"} if schedule.world.hook else {})
+    turns = iter(range(20))
+
+    def enough() -> bool:
+        turn = next(turns)
+        if turn == 5:
+            fifth()
+        return turn == 19
+
+    schedule.work(enough)
+    assert live.asked() is None
+    assert not schedule.world.script, "nothing failed"
+
+
 def test_touches_that_an_attempt_failed_on_are_acted_on_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     schedule = level(monkeypatch)
     world = schedule.world
 
-    def fails() -> None:
-        raise Terminal("the disk is full", where="control database")
-
     def meets() -> None:
         world.put("0")
-        world.script["mirror.touched"] = fails
+        world.script["mirror.touched"] = _fails
 
     world.script["swap.armed"] = meets
-    live = LiveState(schedule.control, schedule.run)
-    live.ask(Phase.CUT_OVER.value, {"hook": "stop"} if world.hook else {})
-    turns = iter(range(20))
+    _goes_on(schedule, lambda: world.put("1"))  # the same process acknowledges this one
 
-    def goes_on() -> bool:
-        turn = next(turns)
-        if turn == 5:
-            world.put("1")  # the same process acknowledges this one
-        return turn == 19
-
-    schedule.work(goes_on)
-
-    assert live.asked() is None
     ends_equal(schedule)
+
+
+def test_a_foreign_write_that_an_attempt_failed_on_is_told_and_undone_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+
+    def meets() -> None:
+        world.foreign("target", "0")  # only suspected, up to a marker
+        world.script["foreign.told"] = _fails
+
+    world.script["swap.armed"] = meets
+    _goes_on(schedule)
+
+    equal(world)
+    assert set(schedule.strangers()) == {"Game:0"}
+
+
+def test_a_foreign_write_that_becomes_the_truth_is_mirrored_though_that_failed_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch, hook=True)
+    world = schedule.world
+
+    def meets() -> None:
+        world.foreign("target", "0")
+        world.script["mirror.write"] = _fails
+
+    world.script["swap.flipped"] = meets
+    _goes_on(schedule)
+
+    assert world.held("source") == world.held("target")
+    assert world.held("target")["0"] < 0
+    assert set(schedule.strangers()) == {"Game:0"}
 
 
 def test_a_write_between_the_release_and_its_note_outlives_a_crash(
