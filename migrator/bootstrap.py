@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import replace
+from functools import cache
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -18,14 +20,24 @@ from migrator.model.url import scheme
 from migrator.ports import Sibling, Store, StoreFactory
 from migrator.settings import Settings
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
 GROUP = "migrator.stores"
+
+
+@cache
+def _offered() -> EntryPoints:
+    """All store modules that are installed; to find them means to read what is said of each
+    installed package."""
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
 
 
 def schemes() -> tuple[str, ...]:
     """The URL schemes that the installed store modules take."""
-    from importlib.metadata import entry_points
-
-    return tuple(sorted(entry_points(group=GROUP).names))
+    return tuple(sorted(_offered().names))
 
 
 def factory(url_scheme: str, where: str = "") -> StoreFactory:
@@ -33,11 +45,8 @@ def factory(url_scheme: str, where: str = "") -> StoreFactory:
 
     Raises Refused for a scheme that nobody takes, Terminal where its module does not load.
     """
-    from importlib.metadata import entry_points
-
-    offered = entry_points(group=GROUP)
     for name in (url_scheme, url_scheme.partition("+")[0]):
-        for point in offered.select(name=name):
+        for point in _offered().select(name=name):
             try:
                 found: StoreFactory = point.load()
             except (ImportError, AttributeError) as error:

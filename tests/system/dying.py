@@ -31,7 +31,13 @@ LONG = 120.0  # seconds; as long as a loaded machine may take
 FORKED = multiprocessing.get_context("forkserver")
 _STORES = walk_packages(stores.__path__, f"{stores.__name__}.")
 FORKED.set_forkserver_preload(
-    [__name__, "migrator.cli.runs", "alembic.script", *(module.name for module in _STORES)]
+    [
+        __name__,
+        "tests.system.warm",
+        "migrator.cli.runs",
+        "alembic.script",
+        *(module.name for module in _STORES),
+    ]
 )
 
 

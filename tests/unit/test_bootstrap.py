@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator import bootstrap
 from migrator.bootstrap import Stores, factory, open_store, schemes
 from migrator.errors import MigratorError, Refused, Terminal
 from migrator.model.block import Block
@@ -58,7 +59,9 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "empty = thing_store:missing\n"
     )
     monkeypatch.syspath_prepend(str(site))
+    bootstrap._offered.cache_clear()
     yield
+    bootstrap._offered.cache_clear()
     sys.modules.pop("thing_store", None)
 
 
