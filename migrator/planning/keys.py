@@ -17,6 +17,8 @@ from migrator.route import Route, read_each
 
 # References that are looked up in one request: a block may hold any number.
 AT_ONCE = 1_000
+# So many that were looked up are remembered, so as not to look them up again.
+_REMEMBERED = 100_000
 
 
 class Collisions:
@@ -80,39 +82,58 @@ class Collisions:
         issues.add("error", "E108", text, key=one)
 
 
-def dangling(
-    blocks: list[Block],
-    there: dict[str, Collection],
-    seen: set[bytes],
-    retry: Retry,
-    hides: Callable[[str], bool] | None = None,
-) -> Iterator[str]:
-    """References of these blocks to aggregates that are not there, by name; ``hides`` tells at
-    which paths none may be shown.
+class Dangling:
+    """Finds references to aggregates that are not there, each once; ``hides`` tells at which paths
+    none may be shown.
 
-    ``seen`` keeps what was looked up; it is emptied when it grows, so that memory is bounded.
+    What was looked up is forgotten when it grows, so that memory is bounded. What dangles is kept
+    in a temporary file: it is counted, and looked up once more would be counted twice.
     """
-    if not there:
-        return  # no class is moved that others may refer to
-    wanted: dict[str, dict[bytes, Value]] = {cls: {} for cls in there}
-    hidden: set[bytes] = set()
-    for block in blocks:
-        for path, ref in _references(block, placed=hides is not None):
-            form = encode(ref)
-            if hides is not None and hides(path):
-                hidden.add(form)
-            if ref.cls in wanted and form not in seen:
-                wanted[ref.cls][form] = ref.id
-                seen.add(form)
-    for cls, refs in wanted.items():
-        forms, ids = list(refs), list(refs.values())
-        for start in range(0, len(ids), AT_ONCE):
-            some = ids[start : start + AT_ONCE]
-            for i, held in enumerate(read_each(there[cls], some, retry), start):
-                if held is None:
-                    yield f"{cls}:***" if forms[i] in hidden else name(cls, ids[i])
-    if len(seen) > 100_000:
-        seen.clear()
+
+    def __init__(
+        self,
+        there: dict[str, Collection],
+        retry: Retry,
+        hides: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._there = there
+        self._retry = retry
+        self._hides = hides
+        self._seen: set[bytes] = set()
+        self._file = sqlite3.connect("")
+        self._file.execute("CREATE TABLE told (form BLOB PRIMARY KEY) WITHOUT ROWID")
+
+    def of(self, blocks: list[Block]) -> Iterator[str]:
+        """Those of some blocks that were not given yet, by name."""
+        there, hides, seen = self._there, self._hides, self._seen
+        if not there:
+            return  # no class is moved that others may refer to
+        wanted: dict[str, dict[bytes, Value]] = {cls: {} for cls in there}
+        hidden: set[bytes] = set()
+        for block in blocks:
+            for path, ref in _references(block, placed=hides is not None):
+                form = encode(ref)
+                if hides is not None and hides(path):
+                    hidden.add(form)
+                if ref.cls in wanted and form not in seen:
+                    wanted[ref.cls][form] = ref.id
+                    seen.add(form)
+        for cls, refs in wanted.items():
+            forms, ids = list(refs), list(refs.values())
+            for start in range(0, len(ids), AT_ONCE):
+                some = ids[start : start + AT_ONCE]
+                for i, held in enumerate(read_each(there[cls], some, self._retry), start):
+                    if held is None and self._is_new(forms[i]):
+                        yield f"{cls}:***" if forms[i] in hidden else name(cls, ids[i])
+        if len(seen) > _REMEMBERED:
+            seen.clear()
+
+    def _is_new(self, form: bytes) -> bool:
+        insert = "INSERT INTO told VALUES (?) ON CONFLICT DO NOTHING"
+        return bool(self._file.execute(insert, (form,)).rowcount)
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def _references(block: Block, *, placed: bool) -> Iterable[tuple[str, Ref]]:

@@ -26,7 +26,7 @@ from migrator.model.value import Value, show
 from migrator.planning.archiving import Archiving
 from migrator.planning.counters import Counters
 from migrator.planning.elsewhere import Elsewhere
-from migrator.planning.keys import Collisions, SecretKeys, dangling
+from migrator.planning.keys import Collisions, Dangling, SecretKeys
 from migrator.planning.metering import Metering
 from migrator.planning.tally import Issues, Kinds, Largest, key_bytes
 from migrator.ports import Capabilities, Collection, How
@@ -90,10 +90,10 @@ class Surveyor:
         self.full = full
         self.sink = sink
         self.progress = progress
-        self.referred = referred
         self.collisions = Collisions(route)
         self._secret_keys = SecretKeys(route), SecretKeys(route)
-        self._looked_up: set[bytes] = set()
+        hides = route.is_sensitive if route.move.sensitive else None
+        self._dangling = Dangling(referred, retry, hides)
         self._shown = {"create": 0, "change": 0}
         self._capabilities = route.target_store.capabilities.at(route.move.target.layout)
         self._unfit = 0
@@ -133,6 +133,7 @@ class Surveyor:
         elif not found.fresh:
             self._extra()
         self.collisions.close(self._folded(), found.issues)
+        self._dangling.close()
         if told := self._counters.told(found.read, sampled=bool(sample)):
             found.issues.add(*told)
         if remedy := self._elsewhere.text():
@@ -187,8 +188,7 @@ class Surveyor:
             self._archive(block, fits=self._unfit == unfit)
         for new in expected:
             self.collisions.add(new, self.found.issues)
-        hides = self.route.is_sensitive if self.route.move.sensitive else None
-        for ref in dangling(expected, self.referred, self._looked_up, self.retry, hides):
+        for ref in self._dangling.of(expected):
             self.found.issues.add(
                 "warning", "W109", "references that lead to no aggregate", key=ref
             )

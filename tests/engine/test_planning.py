@@ -16,7 +16,7 @@ from migrator.model.move import At
 from migrator.model.value import Record, Ref, Set, Value
 from migrator.planning import keys, survey
 from migrator.planning.file import encode_plan
-from migrator.planning.keys import dangling
+from migrator.planning.keys import Dangling
 from migrator.planning.tally import Issues
 from migrator.ports import Collection
 from migrator.retry import Retry
@@ -153,7 +153,7 @@ def test_references_are_looked_up_by_no_more_than_a_page(
     monkeypatch.setattr(keys, "AT_ONCE", 10)
     fill(source(project), [("p3", game(3))])
     there = Counting(source(project))
-    found = list(dangling(refers(25), {"Player": there}, set(), Retry()))  # type: ignore[dict-item]
+    found = list(Dangling({"Player": there}, Retry()).of(refers(25)))  # type: ignore[dict-item]
     assert found == [f"Player:p{n}" for n in range(25) if n != 3]
     assert max(there.asked) == 10
 
@@ -163,7 +163,19 @@ def test_a_damaged_block_that_is_referred_to_hides_no_reference_that_dangles(
 ) -> None:
     fill(source(project), [("p0", game(0)), ("p1", game(1))])
     unreadable(project, "p1")
-    assert list(dangling(refers(3), {"Player": source(project)}, set(), Retry())) == ["Player:p2"]
+    assert list(Dangling({"Player": source(project)}, Retry()).of(refers(3))) == ["Player:p2"]
+
+
+def test_a_reference_is_counted_once_however_many_were_looked_up_since(
+    project: commands.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "_REMEMBERED", 2)
+    fill(source(project), [("p0", game(0))])
+    there = Counting(source(project))
+    dangling = Dangling({"Player": there}, Retry())  # type: ignore[dict-item]
+    assert list(dangling.of(refers(3))) == ["Player:p1", "Player:p2"]
+    assert list(dangling.of(refers(4))) == ["Player:p3"]
+    assert there.asked == [3, 4]  # forgotten meanwhile
 
 
 def test_what_is_referred_to_where_nothing_may_be_shown_is_not_named(
@@ -172,7 +184,7 @@ def test_what_is_referred_to_where_nothing_may_be_shown_is_not_named(
     there: dict[str, Collection] = {"Player": source(project)}
     fill(there["Player"], [])
     blocks = [Block("1", {"": {"at": {"by": Ref("Player", "ann")}, "of": Ref("Player", "bob")}})]
-    found = dangling(blocks, there, set(), Retry(), lambda path: path == "at.by")
+    found = Dangling(there, Retry(), lambda path: path == "at.by").of(blocks)
     assert sorted(found) == ["Player:***", "Player:bob"]
 
 
