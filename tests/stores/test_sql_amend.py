@@ -235,6 +235,7 @@ def test_a_row_that_is_too_long_for_a_statement_is_refused_by_its_key(base: Base
     collection.database.longest = 1_000_000
     long, other = "'" * 490_000, Block("h", {"": {**game(0).entries[""], "id": "h"}})  # type: ignore[dict-item]
     for write in (
+        lambda: collection.size(game(0, "a", long)),  # which a plan asks of every block
         lambda: collection.write([game(0, "a", long)]),
         lambda: collection.write([other, game(0, "a", long)]),
         lambda: collection.exchange("g", game(0, "a"), game(0, "a", long)),

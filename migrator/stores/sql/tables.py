@@ -33,7 +33,7 @@ from migrator.stores.sql.shape import Node, on_server, resolve
 from migrator.stores.sql.single import One, single
 from migrator.stores.sql.unfit import Unfit
 from migrator.stores.sql.unfold import unfold
-from migrator.stores.sql.write import Writer
+from migrator.stores.sql.write import Writer, refuse_too_long
 
 if TYPE_CHECKING:
     from migrator.stores.sql.store import SqlStore
@@ -435,11 +435,15 @@ class TablesCollection(TablesReading, Live):
         """About the bytes of the block's rows; no limit of a server is by aggregate.
 
         Raises DoesNotFit where the tables that are there, or those that will be made, can't
-        hold the block; Refused where nothing says what a table will look like.
+        hold the block, or a statement its rows; Refused where nothing says what a table will look
+        like.
         """
         shape = self.shape_to_be
         if shape is not None:
-            return unfold(shape, [block], self.where).bytes
+            unfolded = unfold(shape, [block], self.where)
+            if self.dialect == "mysql":
+                refuse_too_long(unfolded, self.database.longest, self.where)
+            return unfolded.bytes
         return len(repr(block.entries))
 
     @property

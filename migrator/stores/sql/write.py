@@ -44,6 +44,21 @@ _TRIES = 5
 _ROUND_IT = 65_536
 
 
+def refuse_too_long(unfolded: Unfolded, longest: int, where: str) -> None:
+    """Raise DoesNotFit for a row that no statement of a server of MariaDB or MySQL has room for."""
+    for rows in unfolded.rows.values():
+        for row in rows:
+            if 4 * length(row.raw) > longest and spelled(row.raw) > longest - _ROUND_IT:
+                raise DoesNotFit(
+                    f"its row takes {spelled(row.raw):,} bytes, and a statement of this server "
+                    f"{longest:,}",
+                    key=row.block.id,
+                    path=row.path,
+                    where=where,
+                    hint="raise max_allowed_packet on the server, or cut it with an evolution",
+                )
+
+
 class Writer:
     """Writes the blocks of one collection."""
 
@@ -81,22 +96,8 @@ class Writer:
         statement: the server would end the session, and nobody be told why."""
         unfolded = unfold(self.root, blocks, self.where)
         if self.dialect == "mysql":
-            longest = self.collection.database.longest
-            for rows in unfolded.rows.values():
-                for row in rows:
-                    if 4 * length(row.raw) > longest and spelled(row.raw) > longest - _ROUND_IT:
-                        raise self._too_long(row, longest)
+            refuse_too_long(unfolded, self.collection.database.longest, self.where)
         return unfolded
-
-    def _too_long(self, row: Written, longest: int) -> DoesNotFit:
-        taken = spelled(row.raw)
-        return DoesNotFit(
-            f"its row takes {taken:,} bytes, and a statement of this server {longest:,}",
-            key=row.block.id,
-            path=row.path,
-            where=self.where,
-            hint="raise max_allowed_packet on the server, or cut it with an evolution",
-        )
 
     def _transaction(self) -> Any:
         return self.collection.database.writing(self.where, foreign_keys=self._enforce)
