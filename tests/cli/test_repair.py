@@ -69,4 +69,7 @@ def test_repair_asks_before_it_acts(lost: Project, monkeypatch: pytest.MonkeyPat
     assert "epoch 3  primary target" in done.out
     assert done.out.endswith("there is nothing to repair\n")
     assert lost.done("status", "0001", "--format", "json").json[0]["epoch"] == 3
+    told = [each["event"] for each in lost.done("log", "0001", "--format", "json").json]
+    assert "mended" in told
+    assert "swapped" not in told  # nobody's writes were stopped for it
     lost.done("rollback", "0001", *PATIENT.split())
