@@ -28,6 +28,7 @@ from migrator.commands.started import (
     unfinished,
 )
 from migrator.engine.asker import RENEW_EVERY
+from migrator.engine.ending import ended
 from migrator.engine.followers import Followers
 from migrator.engine.guard import Bounds
 from migrator.engine.mirror import Answer, Mirror
@@ -94,7 +95,7 @@ def ask(
     """Ask a run's mirror for a phase, and wait. Raises what kept the mirror from it."""
     run = project.control.run(revision)
     if run.phase.ended:
-        raise _over(run)
+        raise ended(project.control, run)[0]
     asked = _Asked(project, run, wanted, terms)
     told = asked.answer(watcher or Nobody(), stop or threading.Event())
     answer = msgspec.convert(told, Answer)
@@ -142,12 +143,14 @@ class _Asked:
         project = self._project
         with owning(project, self.run, watcher, stop) as scene:
             life, bounds = project.settings.request_life, _bounds(project)
-            owner = Mirror(scene, life, bounds, mine=self._number)
-            owner.work(lambda: self._answered() is not None)
+            if not scene.run.phase.ended:
+                owner = Mirror(scene, life, bounds, mine=self._number)
+                owner.work(lambda: self._answered() is not None)
             if scene.run.phase.ended and self._answered() is None:
                 # By what somebody else asked for, or a mirror died before it could say so.
-                if scene.run.phase is not self._wanted:
-                    raise _over(scene.run)
+                over, number = ended(project.control, scene.run)
+                if number != self._number:
+                    raise over
                 self._live.answer(self._number, {})
 
     def _look_on(self, watcher: Watcher, stop: threading.Event) -> None:
@@ -266,10 +269,6 @@ def owning(project: Project, run: Run, watcher: Watcher, stop: threading.Event) 
         )  # fmt: skip
     finally:
         lease.__exit__(None, None, None)
-
-
-def _over(run: Run) -> Refused:
-    return Refused(f"{run.revision} is {run.phase.words} already")
 
 
 def _silent(run: Run, *, copies: bool) -> Waiting:

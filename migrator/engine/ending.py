@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import cast
 
 from migrator.engine.points import reached
 from migrator.engine.work import Scene
 from migrator.errors import Refused
+from migrator.journal import OTHER
 from migrator.model.phase import Phase
 from migrator.route import is_empty
 from migrator.state import Control, Run
 
 _NAMED = 5
+
+
+def aborted(*, drop_target: bool, leaving: str = "") -> dict[str, str]:
+    """What is noted of an abort in the run's log: what became of the target."""
+    return {"target": "dropped" if drop_target else "left as it is" if leaving else "kept"}
+
+
+def finished(*, keep_source: bool) -> dict[str, str]:
+    """What is noted of a finish in the run's log: what became of the source."""
+    return {"source": "kept" if keep_source else "dropped"}
+
+
+def ended(control: Control, run: Run) -> tuple[Refused, int | None]:
+    """That a run is over already and how, for who wants to end it; and the number of the request
+    that ended it, None where that is not noted."""
+    noted = control.events(run.id, run.phase.value, last=1)
+    detail = cast("dict[str, object]", noted[0]["detail"]) if noted else {}
+    how = next((f": the {side} was {detail[side]}" for side in OTHER if side in detail), "")
+    number = detail.get("request")
+    over = Refused(f"{run.revision} is {run.phase.words} already{how}")
+    return over, number if isinstance(number, int) else None
 
 
 def refuse_no_way_back(control: Control, run: Run) -> None:
@@ -47,7 +70,7 @@ def refuse_abort(scene: Scene, *, drop_target: bool) -> None:
     """Raise Refused where a move can't be left, or its target not be dropped."""
     run = scene.run
     if run.phase.ended:
-        raise Refused(f"{run.revision} is {run.phase.words} already")
+        raise ended(scene.control, run)[0]
     if run.primary != "source":
         _refuse_finishing(scene.control, run)
         raise Refused(

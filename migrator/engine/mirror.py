@@ -22,8 +22,10 @@ from migrator.engine.asker import Asker
 from migrator.engine.bound import unfenced
 from migrator.engine.catalogues import Catalogues
 from migrator.engine.ending import (
+    aborted,
     drop_copies,
     drop_sources,
+    finished,
     refuse_abort,
     refuse_left_out,
     refuse_not_cut_over,
@@ -365,10 +367,10 @@ class Mirror:
         if wanted.ended and not self.still_wanted(patient=True):
             return False  # what came first in this turn may have waited for a store
         if wanted is Phase.ABORTED:
-            self._abort(drop_target=terms.drop_target, leaving=self._left(request))
+            self._abort(request, terms)
             return True
         if wanted is Phase.FINISHED:
-            self._finish(terms)
+            self._finish(request, terms)
             return True
         swaps = {phase, wanted} == {Phase.SHADOW_READ, Phase.CUT_OVER}
         if swaps and any(lane.scanning for lane in self.lanes):
@@ -391,9 +393,14 @@ class Mirror:
         steps[phase]()
         return self.run.phase.rank >= wanted.rank
 
-    def reach(self, phase: Phase, *, primary: str | None = None, fence: str | None = None) -> None:
+    def reach(
+        self, phase: Phase, *, primary: str | None = None, fence: str | None = None,
+        **detail: object,
+    ) -> None:  # fmt: skip
         """Persist a phase, then let it take effect."""
-        self.scene.run = self.scene.control.advance(self.run, phase, primary=primary, fence=fence)
+        self.scene.run = self.scene.control.advance(
+            self.run, phase, primary=primary, fence=fence, **detail
+        )
         log.info("phase", run=self.run.id, phase=phase.value, primary=self.run.primary)
         self.scene.watcher.phase(self.run)
 
@@ -565,7 +572,8 @@ class Mirror:
             pause=done.pause, **done.steps,
         )  # fmt: skip
 
-    def _abort(self, *, drop_target: bool, leaving: str) -> None:
+    def _abort(self, request: Request, terms: SwapTerms) -> None:
+        drop_target, leaving = terms.drop_target, self._left(request)
         refuse_abort(self.scene, drop_target=drop_target)
         self._stop_verifying()
         for lane in self.lanes:
@@ -576,9 +584,10 @@ class Mirror:
             self.scene.control.record(self.run.id, "left as it is", side=leaving)
         if self.run.fence:
             let_go(self)
-        self.reach(Phase.ABORTED, fence="")
+        how = aborted(drop_target=drop_target, leaving=leaving)
+        self.reach(Phase.ABORTED, fence="", request=request.number, **how)
 
-    def _finish(self, terms: SwapTerms) -> None:
+    def _finish(self, request: Request, terms: SwapTerms) -> None:
         refuse_not_cut_over(self.run)
         if not terms.keep_source:
             refuse_left_out(self.scene, terms.accept_keys)
@@ -587,7 +596,8 @@ class Mirror:
         for lane in self.lanes:
             lane.drop()
         self.epochs.drop()
-        self.reach(Phase.FINISHED)
+        how = finished(keep_source=terms.keep_source)
+        self.reach(Phase.FINISHED, request=request.number, **how)
 
     # ------------------------------------------------------------------ telling
 

@@ -16,8 +16,10 @@ import structlog
 from migrator.engine import backfill as copy
 from migrator.engine.carry_back import carry_back as carry
 from migrator.engine.ending import (
+    aborted,
     drop_copies,
     drop_sources,
+    finished,
     refuse_abort,
     refuse_left_out,
     refuse_no_way_back,
@@ -71,8 +73,10 @@ class Engine:
                 step()
         return self.run
 
-    def _reach(self, phase: Phase, *, primary: str | None = None) -> None:
-        self.scene.run = self.scene.control.advance(self.run, phase, primary=primary, fence="")
+    def _reach(self, phase: Phase, *, primary: str | None = None, **detail: object) -> None:
+        self.scene.run = self.scene.control.advance(
+            self.run, phase, primary=primary, fence="", **detail
+        )
         log.info("phase", run=self.run.id, phase=phase.value, primary=self.run.primary)
         self.scene.watcher.phase(self.run)
 
@@ -216,7 +220,7 @@ class Engine:
         for nothing."""
         refuse_abort(self.scene, drop_target=drop_target)
         drop_copies(self.scene, drop_target=drop_target, leaving=leaving)
-        self._reach(Phase.ABORTED)
+        self._reach(Phase.ABORTED, **aborted(drop_target=drop_target, leaving=leaving))
 
     def finish(self, *, keep_source: bool, given_up: Collection[str] = ()) -> None:
         """End the move for good; the only destructive step, unless the source is kept.
@@ -227,7 +231,7 @@ class Engine:
             for route in self.scene.routes:
                 self._refuse_grown(route)
             drop_sources(self.scene)
-        self._reach(Phase.FINISHED)
+        self._reach(Phase.FINISHED, **finished(keep_source=keep_source))
 
     def _refuse_grown(self, route: Route) -> None:
         """Raise Refused where the source holds more blocks than the cut-over has seen.

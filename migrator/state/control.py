@@ -238,11 +238,13 @@ class Control:
         return _run(row)
 
     def advance(
-        self, run: Run, phase: Phase, *, primary: str | None = None, fence: str | None = None
-    ) -> Run:
+        self, run: Run, phase: Phase, *, primary: str | None = None, fence: str | None = None,
+        **detail: object,
+    ) -> Run:  # fmt: skip
         """Take a run to another phase: a compare-and-set (R13).
 
-        A change of primary raises the epoch. Raises Refused where somebody else moved the run.
+        A change of primary raises the epoch; ``detail`` is for the run's log. Raises Refused where
+        somebody else moved the run.
         """
         side = primary or run.primary
         epoch = run.epoch + (side != run.primary)
@@ -260,7 +262,7 @@ class Control:
                 )
             if phase.ended:
                 c.execute(t.move.update().where(t.move.c.run == run.id).values(open=False))
-            _append(c, run.id, phase.value, {"primary": side, "epoch": epoch})
+            _append(c, run.id, phase.value, {"primary": side, "epoch": epoch, **detail})
         return new
 
     # ------------------------------------------------------------------ tasks

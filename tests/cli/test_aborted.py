@@ -164,6 +164,37 @@ def test_what_was_asked_for_while_somebody_else_left_the_move_is_over(
     assert said == ["0001 is aborted already"]
 
 
+def test_of_two_who_leave_a_move_at_once_the_later_is_told_what_became_of_it(
+    shop: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.done("plan", "0001", "--live", "-o", "live.json")
+    shop.done("apply", "live.json", "--until", "prepared")
+    monkeypatch.setattr(live, "_STAND_BY", 0.05)
+    said: list[str] = []
+
+    def keeps() -> None:
+        with commands.Project(shop.root / "migrator.toml", "dev") as project:
+            try:
+                commands.abort(project, "0001", drop_target=False)
+            except Refused as error:
+                said.append(error.what)
+
+    other = threading.Thread(target=keeps)
+    with commands.Project(shop.root / "migrator.toml", "dev") as project:
+        state = LiveState(project.control, project.control.run("0001").id)
+
+        def meets(point: str) -> None:
+            if point == "abort.dropped":
+                first = state.asked()
+                other.start()
+                until(lambda: state.asked() != first)
+
+        monkeypatch.setattr(points, "hook", meets)
+        assert "dropped: docs:games" in shop.done("abort", "0001", "--drop-target").out
+    joined(other)
+    assert said == ["0001 is aborted already: the target was dropped"]
+
+
 def test_an_abort_that_was_answered_does_not_tell_what_the_mirror_waited_for(
     shop: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

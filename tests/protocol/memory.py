@@ -69,8 +69,9 @@ class MemoryControl(Control):
             return self.rows.run
 
     def advance(
-        self, run: Run, phase: Phase, *, primary: str | None = None, fence: str | None = None
-    ) -> Run:
+        self, run: Run, phase: Phase, *, primary: str | None = None, fence: str | None = None,
+        **detail: object,
+    ) -> Run:  # fmt: skip
         side = primary or run.primary
         with self.transaction():
             new = self.rows.change(
@@ -81,7 +82,7 @@ class MemoryControl(Control):
                 raise Refused(
                     f"run {run.id} is no longer {run.phase.words}: somebody else moved it"
                 )
-            self._append(phase.value, {"primary": side, "epoch": new.epoch})
+            self._append(phase.value, {"primary": side, "epoch": new.epoch, **detail})
         return new
 
     def tasks(self, run: str, move: int, work: str) -> list[Task]:

@@ -371,13 +371,16 @@ class _Control(Control):
     lost: Callable[[Control], Run] | None = None  # a flip that is on its way
 
     def advance(
-        self, run: Run, phase: Phase, *, primary: str | None = None, fence: str | None = None
-    ) -> Run:
+        self, run: Run, phase: Phase, *, primary: str | None = None, fence: str | None = None,
+        **detail: object,
+    ) -> Run:  # fmt: skip
         if fence == "flipped" and self.loses_flip:
             self.loses_flip = False
-            self.lost = lambda control: control.advance(run, phase, primary=primary, fence=fence)
+            self.lost = lambda control: control.advance(
+                run, phase, primary=primary, fence=fence, **detail
+            )
             raise Transient("no answer in time", where="control database", unknown=True)
-        return super().advance(run, phase, primary=primary, fence=fence)
+        return super().advance(run, phase, primary=primary, fence=fence, **detail)
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
