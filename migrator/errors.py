@@ -22,8 +22,12 @@ class MigratorError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        head = f"{self.where}: {self.what}" if self.where else self.what
-        return f"{head}\n{self.hint}" if self.hint else head
+        return f"{self.head}\n{self.hint}" if self.hint else self.head
+
+    @property
+    def head(self) -> str:
+        """Where and what, without what to do."""
+        return f"{self.where}: {self.what}" if self.where else self.what
 
 
 class Failed(MigratorError):

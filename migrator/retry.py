@@ -36,7 +36,8 @@ log = structlog.get_logger("migrator.retry")
 
 
 class Retry:
-    """Calls a store until it answers, for at most ``seconds``; counts what it repeated.
+    """Calls a store until it answers, for at most ``seconds``; counts what it repeated. ``waits``
+    is what it waits for: where, and why; empty for nothing.
 
     Raises Interrupted where ``stop`` was set while it waited, and whatever ``check`` raises,
     which is asked before each sending: who lost the right to write must not send a page late.
@@ -53,6 +54,7 @@ class Retry:
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self.repeated = 0
+        self.waits = ""
         self._seconds = GIVE_UP_SECONDS if seconds is None else seconds
         self._stop = stop
         self._lock = threading.Lock()
@@ -102,9 +104,13 @@ class Retry:
                 raise Interrupted("stopped, nothing lost", where=error.where) from error
             error.given_up = _repeatable(error)
             raise
+        finally:
+            self.waits = ""
 
     def _waits(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, Transient):
+            self.waits = error.head
         self.note(error, state.next_action.sleep if state.next_action else 0.0)
 
     def note(self, error: BaseException | None, wait: float = 0.0) -> None:

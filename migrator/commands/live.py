@@ -10,13 +10,14 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import msgspec
 import structlog
 
 from migrator import errors
 from migrator.commands.feeds import feed_bound
+from migrator.commands.patience import only_waits, patient
 from migrator.commands.project import Project
 from migrator.commands.started import (
     Applied,
@@ -141,10 +142,16 @@ class _Asked:
 
     def _be_the_mirror(self, watcher: Watcher, stop: threading.Event) -> None:
         project = self._project
-        with owning(project, self.run, watcher, stop) as scene:
+        swaps = not self._copies and not self._wanted.ended
+        with ExitStack() as stack:
+            if swaps:
+                stop, watched = stack.enter_context(patient(self.run, stop))
+            scene = stack.enter_context(owning(project, self.run, watcher, stop))
             life, bounds = project.settings.request_life, _bounds(project)
             if not scene.run.phase.ended:
                 owner = Mirror(scene, life, bounds, mine=self._number)
+                if swaps:
+                    watched(owner)
                 owner.work(lambda: self._answered() is not None)
             if scene.run.phase.ended and self._answered() is None:
                 # By what somebody else asked for, or a mirror died before it could say so.
@@ -163,10 +170,17 @@ class _Asked:
             ) from None
         if not self._wait(watcher, stop):
             raise _silent(run, copies=self._copies) from None
-        targets = {move.target.store for move in self._project.moves(run.revision)}
-        waits = self._heard.waits(targets)
-        if self._wanted is Phase.ABORTED and waits and self._answered() is None:
+        moves = self._project.moves(run.revision)
+        stores = {move.target.store for move in moves}
+        if self._wanted is not Phase.ABORTED:  # which asks the source for nothing
+            stores |= {at.store for move in moves for at in move.reads().values()}
+        waits = "" if self._copies else self._heard.waits(stores)
+        if not waits or self._answered() is not None:
+            return
+        if self._wanted is Phase.ABORTED:
             raise _stuck(run, waits) from None
+        if not self._project.control.run(run.id).fence:
+            raise only_waits(run, waits) from None
 
     def _wait(self, watcher: Watcher, stop: threading.Event) -> bool:
         """Until it is answered, or the mirror has perhaps ended: who asks takes its place then.

@@ -121,6 +121,8 @@ class Mirror:
         self._request: Request | None = None
         self._asker = Asker(mine)
         self._told = self._said = 0.0
+        # The store that the last turn came to its end for, too early.
+        self._waits = ""
         self._state: dict[str, object] = {}
         self._telling = threading.Lock()
         self._settled: list[str] = []
@@ -262,9 +264,10 @@ class Mirror:
         self.epochs.look()
         if self.run.fence:
             self._mend(self._wanted())  # an attempt whose end could not be written
-        request, waits = self._wanted(patient=True), ""
-        self._request = request
-        if mirrors := self._mirrors(request):
+        request = self._request = self._wanted(patient=True)
+        if not (mirrors := self._mirrors(request)):
+            self._waits = ""
+        else:
             self.catalogues.look()
             try:
                 self.mirror()
@@ -275,14 +278,16 @@ class Mirror:
                 if error.where == CONTROL:
                     raise
                 # What was in hand is taken up again, whenever the store answers.
-                waits = f"{error.where}: {error.what}"
+                self._waits = error.head
                 log.warning("mirror waits", where=error.where, error=error.what, seconds=_PAUSE)
                 self.scene.stop.wait(_PAUSE)
+            else:
+                self._waits = ""
             if self.run.phase.rank >= Phase.BACKFILLED.rank:
                 self.mending.turn(time.monotonic())
             if self.run.phase is Phase.SHADOW_READ:
                 self.held.turn(self.run, self.lanes)
-        self.tell(waits=waits)
+        self.tell(waits=self._waits)
         if request is None:
             if self.run.phase.rank < Phase.DUAL_WRITE.rank:
                 time.sleep(IDLE)
@@ -635,12 +640,17 @@ class Mirror:
                      if self.run.phase.rank >= Phase.DUAL_WRITE.rank},
         )  # fmt: skip
 
+    @property
+    def waits(self) -> str:
+        """The stores that it waits for, and why; empty for none."""
+        all_ = self.scene.retry.waits, *(lane.reconciler.waits for lane in self.lanes)
+        return "; ".join(filter(None, all_)) or self._waits
+
     def still_there(self, feeds: list[dict[str, object]]) -> None:
         """Say the same from the guard's thread, while this one may wait for a store: by how much
         the mirror is behind by now, what it waits for, and what feeds keep."""
         if time.monotonic() > self._said + _ALIVE_EVERY:
-            waits = "; ".join(filter(None, (lane.reconciler.waits for lane in self.lanes)))
-            self._say(lag=round(self.lag(), 3), waits=waits, feeds=feeds)
+            self._say(lag=round(self.lag(), 3), waits=self.waits, feeds=feeds)
         elif feeds != self._state.get("feeds", []):
             self._say(feeds=feeds)
 

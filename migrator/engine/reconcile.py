@@ -314,7 +314,7 @@ class Reconciler:
                 lease.doubtful = before or error.unknown
                 pause = self.request_life if error.unknown else wait
                 log.warning("mirror waits", where=error.where, error=error.what, seconds=pause)
-                self.waits = f"{error.where}: {error.what}"
+                self.waits = error.head
                 self._pause(pause)
                 wait = min(wait * 2, LONGEST_WAIT)
             else:

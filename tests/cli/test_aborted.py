@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 
 import pytest
 
 from migrator import commands
-from migrator.commands import live
-from migrator.engine import points, settled
-from migrator.errors import Interrupted, Refused, Terminal
+from migrator.commands import live, patience
+from migrator.engine import mirror, points, settled
+from migrator.errors import Interrupted, Refused, Terminal, Transient
 from migrator.model.phase import Phase
 from migrator.state import Lease, LiveState
 from migrator.stores.sql.tables import TablesCollection
@@ -215,6 +216,46 @@ def test_an_abort_that_was_answered_does_not_tell_what_the_mirror_waited_for(
             stop = threading.Event()
             monkeypatch.setattr(stop, "wait", answers)  # right before it looks at the mirror
             live.ask(project, "0001", Phase.ABORTED, commands.SwapTerms(), stop=stop)
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_a_swap_is_given_up_whose_mirror_only_waits_for_a_store(
+    shop: Project, monkeypatch: pytest.MonkeyPatch, mirrored: bool
+) -> None:
+    shop.done("plan", "0001", "--live", "-o", "live.json")
+    shop.done("apply", "live.json", "--until", "shadow_read")
+    for module in (patience, settled):
+        monkeypatch.setattr(module, "GONE", 0.2)
+    monkeypatch.setattr(live, "_STAND_BY", 0.05)
+    monkeypatch.setattr(mirror, "_ALIVE_EVERY", 0.05)
+
+    def down(*_: object) -> None:
+        raise Transient("no answer", where="shop:game")
+
+    monkeypatch.setattr(TablesCollection, "keys", down)
+    stop = threading.Event()
+    with commands.Project(shop.root / "migrator.toml", "dev") as project:
+        state = LiveState(project.control, project.control.run("0001").id)
+        place = state.position(0, "source")
+        assert place is not None
+        scan = {"side": "primary", "range": None, "position": None}
+        state.keep(0, "source", replace(place, scan=scan))
+
+        def works() -> None:
+            with suppress(Interrupted):
+                commands.mirror(project, "0001", stop=stop)
+
+        other = threading.Thread(target=works)
+        if mirrored:
+            other.start()
+            until(lambda: Lease.is_held(project.control, "dev/0001/mirror"))
+        told = one_line(shop("cutover", "0001", "--log-level", "error"), 5, "waiting")
+        assert "the mirror has only waited for shop:game: no answer" in told
+        assert "taken back" in told
+        assert state.asked() is None
+        stop.set()
+        if mirrored:
+            joined(other)
 
 
 def _made(shop: Project, file: str) -> list[tuple[str]]:

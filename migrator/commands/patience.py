@@ -1,0 +1,64 @@
+"""How long a command that is the mirror itself waits for a store, before a swap begins.
+
+A mirror waits for a store for as long as that does not answer, and so would who asked for a swap.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from migrator.engine.mirror import Mirror
+from migrator.engine.settled import GONE
+from migrator.errors import Interrupted, Waiting
+from migrator.state import Run
+
+_LOOK = 0.1
+
+
+@contextmanager
+def patient(
+    run: Run, stop: threading.Event
+) -> Iterator[tuple[threading.Event, Callable[[Mirror], None]]]:
+    """What ends the mirror that this process is, and what is to be given that mirror. ``stop``
+    ends it, and that it has only waited for a store for long, before a swap began: raises Waiting.
+    """
+    ends, done = threading.Event(), threading.Event()
+    owners: list[Mirror] = []
+    given_up: list[str] = []
+
+    def watch() -> None:
+        since = None
+        while not (done.wait(_LOOK) or stop.is_set() or given_up):
+            waits = owners[0].waits if owners else ""
+            since = (since or time.monotonic()) if waits else None
+            long = since is not None and time.monotonic() > since + GONE
+            if long and not owners[0].run.fence:
+                given_up.append(waits)
+        ends.set()
+
+    thread = threading.Thread(target=watch, name="patience", daemon=True)
+    thread.start()
+    try:
+        yield ends, owners.append
+    except Interrupted:
+        if given_up:
+            raise only_waits(run, given_up[0]) from None
+        raise
+    finally:
+        done.set()
+        thread.join()
+
+
+def only_waits(run: Run, waits: str) -> Waiting:
+    """That a mirror has only waited for a store, so that what it was asked for was taken back."""
+    return Waiting(
+        f"for {GONE:.0f} s the mirror has only waited for {waits}",
+        hint="the request was taken back: see that nothing of it was done, with migrator status "
+        f"{run.revision}, and ask again once that answers",
+    )
+
+
+__all__ = ["only_waits", "patient"]
