@@ -13,7 +13,6 @@ import hashlib
 import threading
 import time
 import unicodedata
-import uuid
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +31,7 @@ from migrator.state import (
     Control,
     LiveState,
     MirrorReads,
+    Part,
     ShadowReads,
     Share,
     quarantine_key,
@@ -106,6 +106,7 @@ class _Tally:
     counts: dict[str, int] = field(default_factory=dict)
     primary: deque[float] = field(default_factory=lambda: deque(maxlen=_TIMES))
     mirror: deque[float] = field(default_factory=lambda: deque(maxlen=_TIMES))
+    part: Part = field(default_factory=Part)
     changed: bool = False
 
 
@@ -128,7 +129,6 @@ class MirrorReading:
         self._suspect = suspect
         self._patience = patience
         self._clock = clock
-        self._instance = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -352,9 +352,14 @@ class MirrorReading:
             tally.changed = False
         if not run or not changed:
             return
-        found = Answered(self._instance, counts, latencies(primary, mirror))
+        kept, took = MirrorReads(self._control, run), latencies(primary, mirror)
         try:
-            MirrorReads(self._control, run).keep(move, epoch, found)
+            tally.part.report(
+                counts,
+                lambda name, some, there: kept.keep(
+                    move, epoch, Answered(name, some, took), there=there
+                ),
+            )
         except MigratorError:
             tally.changed = True
             raise

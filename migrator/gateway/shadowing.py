@@ -11,7 +11,6 @@ import queue
 import random
 import threading
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from migrator.model.distinct import Distinct
 from migrator.model.phase import Phase
 from migrator.model.value import Value
 from migrator.retry import Retry
-from migrator.state import Control, LiveState, Reads, ShadowReads
+from migrator.state import Control, LiveState, Part, Reads, ShadowReads
 from migrator.state.gateways import Standing
 from migrator.state.shadow import MOST_NAMED
 
@@ -56,6 +55,7 @@ class _Tally:
     primary: deque[float] = field(default_factory=lambda: deque(maxlen=_TIMES))
     mirror: deque[float] = field(default_factory=lambda: deque(maxlen=_TIMES))
     told: list[dict[str, object]] = field(default_factory=list)
+    part: Part = field(default_factory=Part)
     more: int = 0
     changed: bool = False
 
@@ -103,7 +103,6 @@ class ShadowReading:
         self._standing = standing
         self._own = share
         self._explained = explained
-        self._instance = uuid.uuid4().hex
         self._keys: queue.Queue[Value] = queue.Queue(WAITING)
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -256,9 +255,13 @@ class ShadowReading:
                 tally.told, tally.more = [], 0
                 self._events, self._told_at = self._events + 1, time.monotonic()
         if tally.changed:
-            found = latencies(tally.primary, tally.mirror)
-            reads = Reads(self._instance, tally.counts, tally.agreed, found)
-            kept.keep(move, epoch, reads)
+            found, agreed = latencies(tally.primary, tally.mirror), tally.agreed
+            tally.part.report(
+                tally.counts,
+                lambda name, counts, there: kept.keep(
+                    move, epoch, Reads(name, counts, agreed, found), there=there
+                ),
+            )
             tally.changed = False
 
 

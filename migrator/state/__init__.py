@@ -11,6 +11,7 @@ from migrator.state.control import (
 )
 from migrator.state.lease import Lease
 from migrator.state.live import LiveState, Position, Request
+from migrator.state.merging import Part
 from migrator.state.pace import Pace, keep_pace, read_pace
 from migrator.state.reads import Answered, MirrorReads, Share, all_answered
 from migrator.state.shadow import Reads, ShadowReads, add_up
@@ -22,6 +23,7 @@ __all__ = [
     "LiveState",
     "MirrorReads",
     "Pace",
+    "Part",
     "Position",
     "Quarantined",
     "Reads",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
@@ -13,6 +12,7 @@ import sqlalchemy as sa
 from migrator.model.phase import Phase
 from migrator.state import tables as t
 from migrator.state.control import Control, Run
+from migrator.state.merging import Rows
 
 STALE = 10.0
 """Seconds by which an answer of the mirror may be older than the primary, where nobody said."""
@@ -94,13 +94,12 @@ class MirrorReads:
             t.keep(c, t.read_share, {"run": self._run}, values)
         self._control.record(self._run, "read share", share=share, stale=stale)
 
-    def keep(self, move: int, epoch: int, found: Answered) -> None:
-        """Keep all that a process met so far; once more is the same as once."""
-        key = {"run": self._run, "move": move, "epoch": epoch, "instance": found.instance}
-        told = {"counts": dict(found.counts), "latency": dict(found.latency)}
-        values = {"at": time.time(), "found": json.dumps(told)}
+    def keep(self, move: int, epoch: int, found: Answered, *, there: bool = False) -> bool:
+        """Keep all that a process met so far; once more is the same as once. False where that had
+        to be ``there`` already, and is added to what others met (see ``Part``)."""
+        of = {"run": self._run, "move": move, "epoch": epoch}
         with self._control.transaction() as c:
-            t.keep(c, t.mirror_reads, key, values)
+            return _ROWS.keep(c, of, found.instance, found, there=there)
 
     def found(self, epoch: int) -> list[Answered]:
         """What each process met since a swap, all classes, the last that wrote last."""
@@ -126,3 +125,10 @@ def _answered(instance: str, found: Mapping[str, object], at: float) -> Answered
         instance, cast("dict[str, int]", found["counts"]),
         cast("dict[str, float | None]", found["latency"]), at,
     )  # fmt: skip
+
+
+def _told(found: Answered) -> Mapping[str, object]:
+    return {"counts": dict(found.counts), "latency": dict(found.latency)}
+
+
+_ROWS = Rows(t.mirror_reads, _answered, _told, all_answered, lambda _: "gateways", ("gateways",))

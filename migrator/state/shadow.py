@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, cast
 
 import sqlalchemy as sa
@@ -13,6 +12,7 @@ import sqlalchemy as sa
 from migrator.model.distinct import Distinct
 from migrator.state import tables as t
 from migrator.state.control import Control
+from migrator.state.merging import Rows
 
 MOST_NAMED = 20
 DIFFERED = "shadow reads differed"
@@ -64,16 +64,12 @@ class ShadowReads:
 
     # ------------------------------------------------------------------ what was found
 
-    def keep(self, move: int, epoch: int, reads: Reads) -> None:
-        """Keep all that a process found so far; once more is the same as once."""
-        key = {"run": self._run, "move": move, "epoch": epoch, "instance": reads.instance}
-        found = {
-            "counts": dict(reads.counts), "agreed": reads.agreed.text(),
-            "latency": dict(reads.latency), "gateway": reads.gateway,
-        }  # fmt: skip
-        values = {"at": time.time(), "found": json.dumps(found)}
+    def keep(self, move: int, epoch: int, reads: Reads, *, there: bool = False) -> bool:
+        """Keep all that a process found so far; once more is the same as once. False where that had
+        to be ``there`` already, and is added to what others found (see ``Part``)."""
+        of = {"run": self._run, "move": move, "epoch": epoch}
         with self._control.transaction() as c:
-            t.keep(c, t.shadow, key, values)
+            return _ROWS.keep(c, of, reads.instance, reads, there=there)
 
     def found(self, move: int, epoch: int) -> list[Reads]:
         """What each process found of a class since a swap, the last that wrote last."""
@@ -162,3 +158,20 @@ def _reads(instance: str, found: Mapping[str, object], at: float) -> Reads:
         instance, cast("dict[str, int]", found["counts"]), Distinct.read(str(found["agreed"])),
         cast("dict[str, float | None]", found["latency"]), at, bool(found["gateway"]),
     )  # fmt: skip
+
+
+def _told(reads: Reads) -> Mapping[str, object]:
+    return {
+        "counts": dict(reads.counts), "agreed": reads.agreed.text(),
+        "latency": dict(reads.latency), "gateway": reads.gateway,
+    }  # fmt: skip
+
+
+_ROWS = Rows(
+    t.shadow,
+    _reads,
+    _told,
+    lambda some: replace(add_up(some), gateway=some[0].gateway),
+    lambda reads: "gateways" if reads.gateway else "others",
+    ("gateways", "others"),
+)

@@ -16,22 +16,30 @@ import sqlalchemy as sa
 
 from migrator import commands, write_ahead
 from migrator.errors import MigratorError, Refused, Transient, Waiting
+from migrator.model.distinct import Distinct
 from migrator.model.phase import Phase
 from migrator.model.value import Int64, Value
 from migrator.state import (
+    Answered,
     LiveState,
+    MirrorReads,
     Pace,
+    Part,
     Quarantined,
+    Reads,
     ShadowReads,
+    add_up,
+    all_answered,
     control,
     highest_number,
     keep_pace,
+    merging,
     quarantine_key,
     tables,
 )
 from migrator.state.rebuild import insert_run
 from tests.conftest import tidy
-from tests.ending import joined, waited
+from tests.ending import PATIENCE, joined, waited
 from tests.engine.games import contents, fill, game, make_project, source, target
 from tests.engine.test_review import put, spoil
 
@@ -345,6 +353,52 @@ def test_a_row_of_what_was_said_is_made_by_one_of_two_at_once(on_postgresql: Pat
         ours.stamp("0001")
         assert ours.stamps() == {"0001"}
         assert meets == {}
+
+
+def test_what_short_lived_processes_found_is_added_up_and_none_of_it_twice(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "MOST", 3)
+    monkeypatch.setattr(merging, "QUIET", 0.0)
+    together = threading.Barrier(4, timeout=PATIENCE)
+
+    def works(number: int) -> None:
+        """Reports on and on, as does each other: their rows are added up under them."""
+        with commands.Project(config, "test") as project:
+            kept, read = ShadowReads(project.control, "run"), MirrorReads(project.control, "run")
+            shadow, answers, agreed = Part(), Part(), Distinct()
+            for reads in range(1, 7):
+                together.wait()
+                agreed.add(b"%d" % (number * 3 + reads))  # half of them are its neighbour's, too
+                shadow.report(
+                    {"reads": reads},
+                    lambda *row: kept.keep(0, 1, Reads(*row[:2], agreed), there=row[2]),
+                )
+                answers.report(
+                    {"served": reads},
+                    lambda *row: read.keep(0, 1, Answered(*row[:2]), there=row[2]),
+                )
+
+    with commands.Project(config, "test") as project:
+        kept = ShadowReads(project.control, "run")
+        for number in range(5):  # of a command each, with no counts of its own
+            hand = Reads(f"{number}" * 32, agreed=Distinct([number]), gateway=False)
+            assert kept.keep(0, 1, hand)
+        threads = [threading.Thread(target=works, args=[number]) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            joined(thread)
+        found = kept.found(0, 1)
+        gateways, others = (
+            add_up([each for each in found if each.gateway is kind]) for kind in (True, False)
+        )
+        assert len(found) <= 3 + len(threads)
+        assert (gateways.counts, gateways.agreed.count) == ({"reads": 24}, 15)
+        assert (others.counts, others.agreed.count) == ({}, 5)
+        answered = MirrorReads(project.control, "run").found(1)
+        assert len(answered) <= 3 + len(threads)
+        assert all_answered(answered).counts == {"served": 24}
 
 
 def test_a_run_that_is_rebuilt_and_one_that_starts_are_not_both_on_a_class(config: Path) -> None:
