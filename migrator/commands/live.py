@@ -97,6 +97,7 @@ def ask(
     run = project.control.run(revision)
     if run.phase.ended:
         raise ended(project.control, run)[0]
+    structlog.contextvars.bind_contextvars(run=run.id)
     asked = _Asked(project, run, wanted, terms)
     told = asked.answer(watcher or Nobody(), stop or threading.Event())
     answer = msgspec.convert(told, Answer)

@@ -13,6 +13,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -536,7 +537,7 @@ class Mirror:
                 verifying.error = error
 
         verifying = _Verifying(
-            threading.Thread(target=compare, name="verify", daemon=True),
+            threading.Thread(target=copy_context().run, args=[compare], name="verify", daemon=True),
             self.scene.control.newest(self.run.id),
         )
         self._verifying = verifying

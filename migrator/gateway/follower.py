@@ -21,6 +21,7 @@ import structlog
 
 from migrator.errors import MigratorError, Refused, Transient
 from migrator.gateway.errors import Stopped
+from migrator.gateway.logs import log_of
 from migrator.model.follows import PLAIN, Follows
 from migrator.model.phase import Phase
 from migrator.state.gateways import SHORT, Gateways, Standing
@@ -262,6 +263,7 @@ class Follower:
     def _follow(self) -> None:
         renewed = self._clock()
         while not self._closed:
+            log_of(self.standing)
             try:
                 self._acknowledge()  # what was in flight may just have ended
                 if self._clock() >= renewed + self._granted / 5:

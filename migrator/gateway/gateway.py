@@ -356,7 +356,9 @@ class Gateway:
                         hint=f"read it by the keys of the {sides.primary_side}",
                     )  # fmt: skip
                 brackets = sides.brackets
-                noting = None if brackets is None else Noting(brackets, sides.key(id), deleted)
+                noting = None
+                if brackets is not None:
+                    noting = Noting(brackets, sides.key(id), deleted, standing.run)
                 sending = Sending(follower, standing, noting, once, until - time.monotonic())
                 try:
                     return sending.send(write, sides)

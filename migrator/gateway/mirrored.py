@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 
 from migrator.errors import MigratorError
+from migrator.gateway.logs import log_of
 from migrator.gateway.shadowing import latencies
 from migrator.model.canonical import encode
 from migrator.model.value import Value
@@ -159,7 +160,9 @@ class MirrorReading:
         if share:
             doubts = ShadowReads(self._control, standing.run).doubts(self._cls)
             if doubts and doubts != self._doubts:
-                log.warning("the mirror answers no reads", cls=self._cls, why=doubts)
+                log.warning(
+                    "the mirror answers no reads", run=standing.run, cls=self._cls, why=doubts
+                )
         self._doubts = doubts
         self._obey(standing, 0.0 if doubts else share, found.stale)
 
@@ -272,7 +275,8 @@ class MirrorReading:
                 self._failed, self._rests_until = True, self._clock() + self._rest
                 self._rest = min(self._rest * 2, _LONGEST_REST)
                 why = str(error).partition("\n")[0] or type(error).__name__
-                log.warning("the mirror did not answer", cls=self._cls, error=why)
+                run = self._standing.run
+                log.warning("the mirror did not answer", run=run, cls=self._cls, error=why)
 
     def _count(self, outcome: str, seconds: float | None = None) -> None:
         with self._lock:
@@ -287,6 +291,7 @@ class MirrorReading:
     def _work(self) -> None:
         reported = time.monotonic()
         while not self._stop.wait(_LOOK):
+            log_of(self._standing)
             try:
                 if self.share:
                     self._look()

@@ -26,8 +26,9 @@ class Noting:
     Where that is not known it stays open, and the owner takes the key for written in time.
     """
 
-    def __init__(self, brackets: Brackets, id: Value, deleted: bool) -> None:
+    def __init__(self, brackets: Brackets, id: Value, deleted: bool, run: str = "") -> None:
         self._brackets = brackets
+        self._run = run
         self._id = id
         self._deleted = deleted
         self._bracket: Json = None
@@ -80,7 +81,8 @@ class Noting:
             Context().run(self._brackets.close, self._bracket, undone=self._undone)
         except MigratorError as problem:
             # The write is done, and its touch is there: an open one, which takes longer.
-            log.warning("bracket not closed", error=str(problem).partition("\n")[0])
+            error = str(problem).partition("\n")[0]
+            log.warning("bracket not closed", run=self._run, error=error)
 
 
 def _unknown(error: MigratorError) -> bool:

@@ -308,7 +308,7 @@ class Opened:
             for block in mirror.sample(1):
                 mirror.read([block.id])
         except MigratorError as error:
-            log.warning("not opened ahead", cls=self.cls, error=error.what)
+            log.warning("not opened ahead", run=standing.run, cls=self.cls, error=error.what)
 
     def _agrees(self, standing: Standing) -> None:
         """Raise Refused where the primary's store tells of a later reign, or of a run that the
@@ -319,7 +319,7 @@ class Opened:
             text = None if note is None else note.read()
         except MigratorError as error:
             # What can't be read, or not now, tells nothing; whoever writes there sees it, too.
-            log.warning("epoch not read", cls=self.cls, error=error.what)
+            log.warning("epoch not read", run=standing.run, cls=self.cls, error=error.what)
             return
         held = None if text is None else from_text(text)
         if held is None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from migrator.errors import Interrupted, MigratorError, Waiting
+from migrator.gateway.logs import log_of
 from migrator.model.canonical import encode
 from migrator.model.distinct import Distinct
 from migrator.model.phase import Phase
@@ -193,6 +194,7 @@ class ShadowReading:
         while len(keys) < _BATCH and not self._keys.empty():
             keys.append(self._keys.get_nowait())
         standing = self._standing()
+        log_of(standing)
         tally = self._begun(standing)
         if not _can_compare(standing):
             self._dropped += len(keys)

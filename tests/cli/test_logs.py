@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
+from contextlib import suppress
 
 import pytest
+import structlog
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
 
+from migrator import commands
+from migrator.cli import logs
 from migrator.cli.options import Options
 from migrator.cli.watch import Meter, Watch
+from migrator.commands import SwapTerms
+from migrator.engine import points, settled
+from migrator.errors import Interrupted
+from migrator.gateway import Gateway
+from migrator.model.phase import Phase
 from tests.cli.kit import Project
+from tests.ending import PATIENCE, joined
+from tests.gateway.kit import QUICK, until
 
 
 def test_json_lines_with_the_id_of_the_run(shop: Project) -> None:
@@ -26,6 +40,46 @@ def test_json_lines_with_the_id_of_the_run(shop: Project) -> None:
     # Written by the threads of the tasks, which know the run too.
     assert {event["key"] for event in aside} == {"Game:1", "Game:2", "Game:3"}
     assert {event["level"] for event in aside} == {"warning"}
+
+
+def test_mirror_gateway_and_cutover_log_the_id_of_one_run_in_all_their_threads(
+    shop: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, stop, goes_on = shop.root / "migrator.toml", threading.Event(), threading.Event()
+    log, threads = structlog.get_logger("test"), set[str]()
+
+    def meets(point: str) -> None:
+        threads.add(name := threading.current_thread().name)
+        log.info("reached", point=point)
+        if (name, point) == ("owner", "mirror.touched"):
+            goes_on.wait(PATIENCE)
+
+    def mirrors() -> None:
+        with commands.Project(config, "dev") as own, suppress(Interrupted):
+            commands.mirror(own, "0001", stop=stop)
+
+    logs.configure("info", "json")
+    with commands.Project(config, "dev") as project:
+        made = commands.plan(project, "0001", live=True)
+        commands.apply(project, made, until=Phase.PREPARED)
+        run = project.control.run("0001").id
+        monkeypatch.setattr(points, "hook", meets)
+        monkeypatch.setattr(settled, "GONE", 0.0)  # as if no mirror were running
+        owner = threading.Thread(target=mirrors, name="owner")
+        with capture_logs(processors=[merge_contextvars]) as told:
+            owner.start()
+            commands.apply(project, made, until=Phase.SHADOW_READ)
+            with Gateway.open("Game", config, "dev", terms=QUICK, shadow=1.0) as games:
+                shop.change("UPDATE game SET score = 5")
+                assert games.get(1) is not None
+                until(lambda: "shadow reads not settled" in {each["event"] for each in told})
+                goes_on.set()
+                commands.cutover(project, "0001", swap=SwapTerms(bound=60, lag=60))
+            stop.set()
+            joined(owner)
+    assert {"gateway sees", "mirroring", "phase"} <= {each["event"] for each in told}
+    assert {"owner", "verify", "beside"} <= threads
+    assert [each for each in told if each.get("run") != run] == []
 
 
 def test_nothing_but_warnings_by_default(shop: Project) -> None:
