@@ -251,12 +251,12 @@ def finish_command(
 
     with options.project() as project:
         run = project.control.run(project.revision_id(revision))
+        tell_unknown_keys(project, run, accept_key)
         sources = ", ".join(commands.held_at(project, revision, "source"))
         if run.phase is Phase.CUT_OVER and not yes:
             more = " --keep-source" if keep_source else ""
             need_terminal(options, f"migrator finish {revision}{more} --yes")
             confirm(_question(sources, keep_source))
-        tell_unknown_keys(project, run, accept_key)
         run = commands.finish(project, revision, keep_source=keep_source, accept_keys=accept_key)
         targets = _places(run, "target")
     if options.json:

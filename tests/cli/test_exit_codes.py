@@ -105,6 +105,9 @@ def test_3_where_a_finish_would_drop_what_lies_nowhere_else(shop: Project, live:
     with sqlite3.connect(shop.root / "shop.db") as db:
         assert db.execute("SELECT count(*) FROM game").fetchone() == (3,)
     db.close()
+    unasked = shop("finish", "0001", "--accept-key", "game:3")
+    assert unasked.err.startswith("--accept-key game:3: no block of that name is set aside\n")
+    assert unasked.code == 64  # there is nobody to ask
     keys = ("--accept-key", "Game:3", "--accept-key", "game:3")
     finished = shop.done("finish", "0001", "--yes", *keys)
     assert "dropped: shop:game" in finished.out
