@@ -196,6 +196,22 @@ class Page:
     bytes: int = 0
     damaged: list[tuple[Value, str]] = field(default_factory=list)
 
+    @property
+    def met(self) -> int:
+        """How many blocks it tells of, also those that could not be read."""
+        return len(self.blocks) + len(self.damaged)
+
+
+def one_page(pages: Iterable[Page], size: int) -> Page:
+    """Of some pages one, with so many blocks at most."""
+    found = Page([], None)
+    for page in pages:
+        found.blocks += page.blocks
+        found.damaged += page.damaged
+        found.bytes += page.bytes
+    del found.blocks[size:]
+    return found
+
 
 @runtime_checkable
 class Observer(Protocol):
@@ -271,8 +287,8 @@ class Collection(Observer, Protocol):
     def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
         """Some entries of a block, those that exist; None where there is no such block."""
 
-    def sample(self, size: int) -> list[Block]:
-        """About ``size`` blocks from all over the collection."""
+    def sample(self, size: int) -> Page:
+        """About ``size`` blocks from all over the collection, as the page of a range."""
 
     def write(self, blocks: Sequence[Block]) -> int:
         """Put whole blocks, durably and idempotently; entries they no longer have go.

@@ -42,7 +42,9 @@ class _Observer:
         self._rules = rules
 
     def page(self, range_: Json, position: Json, limit: int) -> Page:
-        page = self._inner.page(range_, position, limit)
+        return self._referred(self._inner.page(range_, position, limit))
+
+    def _referred(self, page: Page) -> Page:
         page.blocks = [self._refer(block) for block in page.blocks]
         return page
 
@@ -81,8 +83,8 @@ class _Collection(_Observer):
         inner = self._inner
         return inner.target_findings(blocks, size) if isinstance(inner, AsTarget) else ()
 
-    def sample(self, size: int) -> list[Block]:
-        return [self._refer(block) for block in self._inner.sample(size)]
+    def sample(self, size: int) -> Page:
+        return self._referred(self._inner.sample(size))
 
     def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
         (block,) = self.read([id])

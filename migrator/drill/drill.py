@@ -157,7 +157,7 @@ class Drill:
     def _make_shapes(self) -> list[Shape]:
         shapes = []
         for route in self._routes():
-            blocks = Retry()(route.source.sample, SAMPLES)
+            blocks = Retry()(route.source.sample, SAMPLES).blocks
             make = maker_of(self._number, route.cls)
             shapes.append(shape(route.cls, [join(block) for block in blocks], make))
         return shapes

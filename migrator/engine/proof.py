@@ -71,9 +71,9 @@ def _prove_wholes(route: Route, to: str, retry: Retry) -> None:
 def _wholes(route: Route, to: str, retry: Retry) -> list[Block]:
     """Some blocks of the target; chosen on the mirror."""
     if to == "target":
-        return retry(route.target.sample, _PROVEN)
+        return retry(route.target.sample, _PROVEN).blocks
     keys: dict[bytes, Value] = {}
-    for part in retry(route.source.sample, _PROVEN):
+    for part in retry(route.source.sample, _PROVEN).blocks:
         try:
             keys.update((encode(key), key) for key in route.leads_to(part))
         except NOT_MADE:
@@ -90,7 +90,7 @@ def _pairs(route: Route, to: str, retry: Retry) -> Iterator[tuple[Block, Block]]
     sides = {"source": route.source, "target": route.target}
     chosen: list[Block] = []
     keys: list[Value] = []
-    for block in retry(sides[to].sample, _PROVEN):
+    for block in retry(sides[to].sample, _PROVEN).blocks:
         try:
             there = route.sources(block) if to == "target" else [b.id for b in route.made(block)]
         except NOT_MADE:

@@ -160,14 +160,29 @@ class Shadow:
         """Read about so many keys, from all over the primary."""
         route = self.route.followed
         collection = route.source if self.primary.side == "source" else route.target
-        blocks = self._retry(collection.sample, sample)[:sample]
+        page = self._retry(collection.sample, sample)
+        blocks = page.blocks[:sample]
         if self._groups is None:
-            return self.look_at([block.id for block in blocks])
-        if self.primary.side == "source":
-            return self.look_at(self._groups_of(self._groups, blocks))
-        # What the mirror has beyond the elements of a group is seen by what is sampled there.
-        parts = self._retry(route.source.sample, sample)[:sample]
-        return self.look_at([b.id for b in blocks] + self._groups_of(self._groups, parts))
+            found = self.look_at([block.id for block in blocks])
+        elif self.primary.side == "source":
+            found = self.look_at(self._groups_of(self._groups, blocks))
+        else:
+            # What the mirror has beyond the elements of a group is seen by what is sampled there.
+            parts = self._retry(route.source.sample, sample).blocks[:sample]
+            found = self.look_at([b.id for b in blocks] + self._groups_of(self._groups, parts))
+        self._unread(found, page.damaged)
+        return found
+
+    def _unread(self, found: Shadowed, damaged: Sequence[tuple[Value, str]]) -> None:
+        """Count what the primary could not read of a sample, unless that is set aside."""
+        for key, reason in damaged:
+            found.keys += 1
+            if self.aside and quarantine_key(key) in self.aside:
+                found.quarantined += 1
+                continue
+            found.errors += 1
+            why = f"{self.primary.where}: can't be read: {self.route.told(reason)}"
+            self._tell(found, key, "error", [why])
 
     def _groups_of(self, groups: Moving, blocks: Sequence[Block]) -> list[Value]:
         """The keys that some blocks of the source are put together under."""

@@ -305,7 +305,7 @@ class Opened:
         """Open the side that is about to be the primary, as far as that goes."""
         try:
             mirror = self._make(standing).mirror
-            for block in mirror.sample(1):
+            for block in mirror.sample(1).blocks:
                 mirror.read([block.id])
         except MigratorError as error:
             log.warning("not opened ahead", run=standing.run, cls=self.cls, error=error.what)

@@ -37,7 +37,10 @@ class Reader:
     def page(self, range_: Json, position: Json, limit: int) -> Page:
         low, high = _bounds(range_)
         found, after = self._groups.page(low if position is None else _form(position), high, limit)
-        page = Page([], None if after is None else after.hex())
+        return self._page(found, None if after is None else after.hex())
+
+    def _page(self, found: Sequence[Group], after: Json = None) -> Page:
+        page = Page([], after)
         for group in found:
             if group.damaged:
                 page.damaged.append((group.id, group.what))
@@ -141,8 +144,8 @@ class Gathered(Reader):
         bytes_ = sum(side.collection.statistics().bytes for side in self._all)
         return Statistics(self.count(), bytes_, exact=True)
 
-    def sample(self, size: int) -> list[Block]:
-        return [self._block(group) for group in self._groups.sample(size)]
+    def sample(self, size: int) -> Page:
+        return self._page(self._groups.sample(size))
 
     # ------------------------------------------------------------------ the way back
 

@@ -29,7 +29,7 @@ from migrator.planning.elsewhere import Elsewhere
 from migrator.planning.keys import Collisions, Dangling, SecretKeys
 from migrator.planning.metering import Metering
 from migrator.planning.tally import Issues, Kinds, Largest, key_bytes
-from migrator.ports import Capabilities, Collection, How
+from migrator.ports import Capabilities, Collection, How, Page
 from migrator.retry import Retry
 from migrator.route import NOT_MADE, Route, Unread, extra_blocks, is_empty, pages, read_each
 
@@ -115,7 +115,9 @@ class Surveyor:
         began = time.monotonic()
         large = total.blocks > ALL_UP_TO and not self.full
         # None may be readable of those that a sample takes.
-        sample = self.retry(route.source.sample, SAMPLE_SIZE) if large else []
+        page = self.retry(route.source.sample, SAMPLE_SIZE) if large else Page([], None)
+        if sample := page.blocks:
+            self._damaged(page.damaged)
         for blocks in self._in_pages(sample) if sample else self._all():
             self._page(blocks)
             self.progress(found.read, total.blocks)

@@ -169,7 +169,7 @@ def double_one(shop: Project) -> None:
     """Add the last round of an aggregate of the target once more, as a second append would."""
     with commands.Project(shop.root / "migrator.toml", "dev") as project:
         (route,) = project.routes("0001")
-        games = [join(block) for block in route.target.sample(1_000)]
+        games = [join(block) for block in route.target.sample(1_000).blocks]
         # That the newest is lost is planted, too.
         id = sorted(each.id for each in games if each.id > 10**9 and each.value["rounds"])[0]  # type: ignore[operator,type-var]
         game = next(each for each in games if each.id == id)

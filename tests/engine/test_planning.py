@@ -66,6 +66,16 @@ def test_a_sample_creates_no_block_that_is_set_aside(project: commands.Project) 
 
 
 @pytest.mark.usefixtures("sampled")
+def test_what_can_not_be_read_of_a_sample_is_told_and_counts(project: commands.Project) -> None:
+    fill(source(project), [(f"{n:02}", game(n)) for n in range(40)])
+    unreadable(project, "%4")
+    plan = commands.plan(project, "0001")
+    (told,) = plan.to_accept
+    assert (told.code, told.count) == ("E101", 2)  # of ten
+    assert plan.moves[0].create == 32
+
+
+@pytest.mark.usefixtures("sampled")
 def test_where_no_block_of_a_sample_can_be_read_all_are_looked_at(
     project: commands.Project,
 ) -> None:

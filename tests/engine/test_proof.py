@@ -58,7 +58,7 @@ def test_what_is_lost_on_the_way_back_is_found(route: Route, to: str) -> None:
 @pytest.mark.parametrize("to", SIDES)
 def test_what_differs_or_is_gone_is_not_compared(route: Route, to: str) -> None:
     primary = route.source if to == "target" else route.target
-    there = primary.sample(100)
+    there = primary.sample(100).blocks
     primary.write([replace(block, expires=4_000_000_000_000) for block in there])
     prove(Losing.of(route), to, Retry())
     primary.drop()

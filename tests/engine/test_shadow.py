@@ -170,6 +170,17 @@ def test_what_can_not_be_read_is_never_equal(sides: Sides, monkeypatch: pytest.M
     assert not found.clean
 
 
+def test_what_can_not_be_read_of_a_sample_is_an_error(sides: Sides) -> None:
+    with sides.route.source.store.writing() as connection:  # type: ignore[attr-defined]
+        connection.execute("UPDATE entries_1 SET value = x'c1' WHERE block IN ('2', '3')")
+    aside = frozenset({quarantine_key("3")})
+    found = Shadow(sides.route, "source", lambda: None, aside=aside).look(GAMES)
+    assert counts(found) == {"keys": GAMES, "equal": GAMES - 2, "errors": 1, "quarantined": 1}
+    (told,) = found.told
+    assert (told.key, told.what) == ("Game:2", "error")
+    assert told.paths[0].startswith("old:games: can't be read: ")
+
+
 def test_keys_in_quarantine_are_not_compared(sides: Sides) -> None:
     sides.put(3, rounds=5)
     found = sides.shadow(aside=frozenset({quarantine_key("3")}))

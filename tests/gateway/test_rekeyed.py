@@ -174,7 +174,9 @@ def test_keys_that_follow_from_one_another_are_translated_on_both_sides(owner: O
         with pytest.raises(Conflict):
             old.put("2", game("c"), expected=None)
         old.delete("1")
-        assert [id[1] for id in (block.id for block in owner.route.target.sample(9))] == ["2"]
+        assert [id[1] for id in (block.id for block in owner.route.target.sample(9).blocks)] == [
+            "2"
+        ]
         assert new.get(key) is None
 
 

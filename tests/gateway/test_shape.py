@@ -59,7 +59,7 @@ def speaking(owner: Owner, shape: Literal["source", "target"]) -> Gateway:
 
 def mirror(owner: Owner) -> None:
     """What a mirror does while the source is the primary."""
-    for block in owner.route.source.sample(100):
+    for block in owner.route.source.sample(100).blocks:
         owner.route.target.write(owner.route.expected(block))
 
 

@@ -147,13 +147,15 @@ class Server:
     def same_key(self, id: Value) -> Value:
         return id
 
-    def sample(self, size: int) -> list[Block]:
-        return [self._block(key) for key in sorted(self.blocks)[:size] if not self._damaged(key)]
+    def sample(self, size: int) -> Page:
+        return self._page(sorted(self.blocks)[:size])
 
     def page(self, range_: Json, position: Json, limit: int) -> Page:
         self._asked("page")
         self.world.hears("page", self, range_)
-        keys, following = self._list(range_, position, limit)
+        return self._page(*self._list(range_, position, limit))
+
+    def _page(self, keys: Sequence[str], following: Json = None) -> Page:
         good = [self._block(key) for key in keys if not self._damaged(key)]
         return Page(good, following, 0, [(key, "damaged") for key in keys if self._damaged(key)])
 

@@ -342,6 +342,7 @@ def test_c22_a_cell_that_does_not_end_with_its_block_is_reported(
         assert sorted(page.damaged) == [("k", why), ("l", why)]
         with pytest.raises(DamagedBlock, match="entries a do not end"):
             reader.read(["k"])
+    assert sorted(made.sample(10).damaged) == [("k", why), ("l", why)]
     made.write(blocks)
     assert_holds(made, [*blocks, Block("m", {"a": 1, "b": 3}, soon)])
 

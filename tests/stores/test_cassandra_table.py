@@ -431,6 +431,7 @@ def test_cells_that_end_by_themselves_are_told(store: Store, plain: Any) -> None
     assert whole.expires is not None
     assert abs(whole.expires / 1000 - time.time() - 1000) < 300
     assert [(key, "expire by themselves" in told) for key, told in page.damaged] == [("part", True)]
+    assert collection.sample(10).damaged == page.damaged
 
 
 def test_a_write_is_later_than_what_it_replaces(store: Store, plain: Any) -> None:

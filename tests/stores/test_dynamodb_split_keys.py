@@ -132,6 +132,7 @@ def test_a_damaged_block_beside_is_told_by_its_number(split: MakeSplit, plain: A
     for side in (games, games.observer()):
         page = side.page(None, {"side": "large", "at": None}, 100)
         assert [key for key, _ in page.damaged] == [100]
+    assert [key for key, _ in games.sample(10).damaged] == [100]
 
 
 @pytest.mark.parametrize("server", ["dynamodb"], indirect=True, scope="module")

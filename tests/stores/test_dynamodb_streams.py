@@ -541,7 +541,7 @@ def test_keys_of_every_type_are_followed_and_markers_are_no_blocks(
     assert [block.id for block in collection.page(None, None, 100).blocks] == [key]
     assert [block.id for block in collection.observer().page(None, None, 100).blocks] == [key]
     assert collection.keys(None, None, 100) == ([key], None)
-    assert [block.id for block in collection.sample(50)] == [key]
+    assert [block.id for block in collection.sample(50).blocks] == [key]
     feed.acknowledge(seen.position)
     assert len(_raw(collection)) == 1
     collection.delete([Address(key)])

@@ -296,15 +296,22 @@ def test_c65_one_damaged_document_leaves_the_others_alone(
     games.write([whole(i, name="a?A", nested={"deep": ["x", "a?A"]}) for i in range(20)])
     batch = Pager.batch
 
-    def damaged(self: Pager, *args: Any) -> tuple[list[bytes], Json]:
+    sample = Pager.sample
+
+    def damaged(found: list[bytes]) -> list[bytes]:
         # SecantusDB refuses such bytes; MongoDB keeps what a lax driver sent.
-        found, next_ = batch(self, *args)
         return [
             raw.replace(b"a?A", b"a\xdcA") if wire.id_of(raw)[1] == b"\7\0\0\0" else raw
             for raw in found
-        ], next_
+        ]
 
-    monkeypatch.setattr(Pager, "batch", damaged)
+    def page_of(self: Pager, *args: Any) -> tuple[list[bytes], Json]:
+        found, next_ = batch(self, *args)
+        return damaged(found), next_
+
+    monkeypatch.setattr(Pager, "batch", page_of)
+    monkeypatch.setattr(Pager, "sample", lambda self, *args: damaged(sample(self, *args)))
+    assert [key for key, _ in games.sample(20).damaged] == [7]
     for reader in (games, games.observer()):
         page = reader.page(games.split(1)[0], None, 100)
         assert len(page.blocks) == 19

@@ -312,6 +312,7 @@ def test_a_key_of_another_type_is_no_block_and_not_replaced(
     with pytest.raises(DamagedBlock, match="Game:c can't be read"):
         at(cache, "Game", "string").read(["c"])
     assert [key for key, _ in page.damaged] == ["c"]
+    assert at(cache, "Game", "string").sample(10).damaged == page.damaged
 
 
 def test_drop_leaves_other_keys(cache: RedisStore, plain: redis.Redis) -> None:

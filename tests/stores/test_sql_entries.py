@@ -220,6 +220,7 @@ def test_what_nobody_can_read_is_named(base: Base, games: Any) -> None:
                 reader.read(["a", "b"])
         assert wrong == {"c": "it has no entries"}
         assert "a" in [block.id for block in page.blocks]
+    assert games.sample(9).damaged == games.page([None, None], None, 10).damaged
     games.delete([Address("b"), Address("c")])
     assert games.count() == 2
 

@@ -244,7 +244,7 @@ def test_reads_by_key_and_kind(buyers: Any) -> None:
     assert buyers.read_entries(9, [""]) is None
     assert buyers.count() == 3
     assert buyers.statistics().blocks == 3
-    assert {block.id for block in buyers.sample(2)} <= {0, 1, 2}
+    assert {block.id for block in buyers.sample(2).blocks} <= {0, 1, 2}
     assert buyers.keys(None, None, 2) == ([0, 1], [1])
 
 
@@ -521,8 +521,10 @@ def test_a_server_that_refuses_leads_to_the_block(base: Base) -> None:
 
 def test_one_that_is_several_is_damaged(base: Base) -> None:
     spec = tables("buyer", sale=tables("sale", one=True))
-    page = base.store().collection("B", At("shop", spec)).page(None, None, 10)
+    buyers = base.store().collection("B", At("shop", spec))
+    page = buyers.page(None, None, 10)
     assert [key for key, _ in page.damaged] == [1]
+    assert buyers.sample(3).damaged == page.damaged
     assert "declared as one" in page.damaged[0][1]
     assert [block.id for block in page.blocks] == [0, 2]
 

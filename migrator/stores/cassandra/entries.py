@@ -181,7 +181,7 @@ class EntriesCollection(Live):
         """The blocks of these keys, in their order."""
         return self._reader.read([key_of(id) for id in ids])
 
-    def sample(self, size: int) -> list[Block]:
+    def sample(self, size: int) -> Page:
         """Blocks from all over the ring."""
         return sample(self, size, 16)
 

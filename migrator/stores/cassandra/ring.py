@@ -6,8 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 
-from migrator.model.block import Block
-from migrator.ports import Collection, Json
+from migrator.ports import Collection, Json, Page, one_page
 
 FIRST, LAST = -(2**63), 2**63 - 1
 
@@ -29,17 +28,19 @@ def pieces(ring: Sequence[int], parts: int) -> list[Json]:
     return [list(pair) for pair in pairwise(bounds)]
 
 
-def sample(collection: Collection, size: int, parts: int) -> list[Block]:
+def sample(collection: Collection, size: int, parts: int) -> Page:
     """About ``size`` blocks from ``parts`` ranges all over the ring."""
     ranges = collection.split(min(size, parts)) if size > 0 else []
-    blocks: list[Block] = []
+    pages: list[Page] = []
+    met = 0
     for left, range_ in zip(range(len(ranges), 0, -1), ranges, strict=True):
-        share = -(-(size - len(blocks)) // left)
+        share = -(-(size - met) // left)
         if share > 0:
-            blocks += collection.page(range_, None, share).blocks
-    if len(blocks) < size and ranges:
-        blocks = collection.page(None, None, size).blocks
-    return blocks
+            pages.append(collection.page(range_, None, share))
+            met += pages[-1].met
+    if met < size and ranges:
+        return collection.page(None, None, size)
+    return one_page(pages, size)
 
 
 def _nearest(ring: Sequence[int], token: int) -> int | None:

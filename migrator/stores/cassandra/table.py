@@ -340,7 +340,7 @@ class TableCollection(Live, TableReading):
         listed = self._reader.listing(range_, position, limit, names)
         return [self._key_of(values) for values in listed.rows], listed.next
 
-    def sample(self, size: int) -> list[Block]:
+    def sample(self, size: int) -> Page:
         """Blocks from all over the ring."""
         return sample(self, size, 64)
 

@@ -14,7 +14,7 @@ from migrator.model.move import At, Layout
 from migrator.model.path import escape, parse_path
 from migrator.model.rules import Entries
 from migrator.model.value import Value
-from migrator.ports import Held, Json, Observer, Page, Rates, Statistics, Units
+from migrator.ports import Held, Json, Observer, Page, Rates, Statistics, Units, one_page
 from migrator.stores.dynamodb import facts, findings, keys, sizes
 from migrator.stores.dynamodb.amending import Amender
 from migrator.stores.dynamodb.capacity import Meter, read_units
@@ -134,15 +134,12 @@ class ItemCollection(Live):
         except Unreadable as error:
             raise unreadable(id, error, self._where) from None
 
-    def sample(self, size: int) -> list[Block]:
-        blocks: list[Block] = []
+    def sample(self, size: int) -> Page:
         # A scan begins anywhere in the order of hashes: its first items are as good as others.
-        for range_ in segments(min(size, 8)):
-            wanted = -(-size // 8) if size > 8 else 1
-            blocks += self.page(range_, None, wanted).blocks
-        if len(blocks) < size:
-            blocks = self.page(None, None, size).blocks
-        return blocks[:size]
+        wanted = -(-size // 8) if size > 8 else 1
+        ranges = segments(min(size, 8))
+        found = one_page((self.page(range_, None, wanted) for range_ in ranges), size)
+        return found if found.met >= size else self.page(None, None, size)
 
     def observer(self) -> Observer:
         from migrator.stores.dynamodb.observer import ItemObserver

@@ -20,7 +20,17 @@ from migrator.model.canonical import encode
 from migrator.model.move import At, Layout
 from migrator.model.rules import Entries
 from migrator.model.value import Value
-from migrator.ports import Held, Json, Metered, Observer, Page, Rates, Statistics, Units
+from migrator.ports import (
+    Held,
+    Json,
+    Metered,
+    Observer,
+    Page,
+    Rates,
+    Statistics,
+    Units,
+    one_page,
+)
 from migrator.retry import request as by_retry
 from migrator.stores.dynamodb.collection import ItemCollection
 from migrator.stores.dynamodb.gathered_collection import GatheredCollection
@@ -145,12 +155,15 @@ class SplitCollection:
                 found = self._small.read_entries(id, paths)
         return found
 
-    def sample(self, size: int) -> list[Block]:
-        large: list[Block] = []
+    def sample(self, size: int) -> Page:
+        large = Page([], None)
         if self._there():
-            large = self._beside(self._large.sample(max(1, size // 8)), lambda block: block.id)
+            large = self._large.sample(max(1, size // 8))
+            large.blocks = self._beside(large.blocks, lambda block: block.id)
+            del large.blocks[size:]
         small = self._small.sample(size)
-        return small[: max(0, size - len(large))] + large[:size]
+        del small.blocks[max(0, size - len(large.blocks)) :]
+        return one_page((small, large), size)
 
     def observer(self) -> Observer:
         return _SplitObserver(self)

@@ -177,14 +177,8 @@ class MongoCollection:
     def read(self, ids: Sequence[Value]) -> list[Block | None]:
         return read_blocks(self._pager, self._shape.decode, ids)
 
-    def sample(self, size: int) -> list[Block]:
-        blocks = []
-        for raw in self._pager.sample(size):
-            try:
-                blocks.append(self._shape.decode(raw))
-            except Damaged:
-                continue  # the pages report it
-        return blocks
+    def sample(self, size: int) -> Page:
+        return _page_of(self._pager.sample(size), self._shape.decode)
 
     def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
         found = self._pager.read([keys.key_of(id)], self._projection(paths))
@@ -262,6 +256,10 @@ class MongoCollection:
 def read_page(pager: Pager, decode: Decode, range_: Json, position: Json, limit: int) -> Page:
     """A page of blocks; documents that can't be read are reported, the others are fine (C65)."""
     found, next_ = pager.batch(range_, position, limit)
+    return _page_of(found, decode, next_)
+
+
+def _page_of(found: Sequence[bytes], decode: Decode, next_: Json = None) -> Page:
     page = Page([], next_)
     for raw in found:
         page.bytes += len(raw)

@@ -295,14 +295,14 @@ class RedisCollection:
     def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
         return self._form.read_entries(id, paths)
 
-    def sample(self, size: int) -> list[Block]:
+    def sample(self, size: int) -> Page:
         # The tables of Redis have no order: the first keys of a scan are as good as any others.
         every = (key for batch in self._reader.scan() for key in batch)
         keys = list(dict.fromkeys(islice(every, size)))
         page = Page([], None)
         for start in range(0, len(keys), _CHUNK):
             self._reader.add(page, keys[start : start + _CHUNK])
-        return page.blocks
+        return page
 
     def observer(self) -> Observer:
         from migrator.stores.redis.observer import observed

@@ -17,7 +17,7 @@ from migrator.model.block import Address, Block, Patch, check_deadline, name
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Int64, Value
-from migrator.ports import Held, How, Json, Page, Statistics
+from migrator.ports import Held, How, Json, Page, Statistics, one_page
 from migrator.stores.sql.entries_read import CHUNK, EntriesReader
 from migrator.stores.sql.entries_schema import LARGEST, bounds
 from migrator.stores.sql.errors import is_unique
@@ -113,10 +113,10 @@ class EntriesCollection(EntriesReader, Live):
         bounds: list[Json] = [None, *map(self.text, found)]
         return [list(pair) for pair in zip(bounds, [*bounds[1:], None], strict=True)]
 
-    def sample(self, size: int) -> list[Block]:
+    def sample(self, size: int) -> Page:
         ranges = self.split(min(size, 50))
         each = -(-size // len(ranges))
-        return [block for range_ in ranges for block in self.page(range_, None, each).blocks][:size]
+        return one_page((self.page(range_, None, each) for range_ in ranges), size)
 
     def size(self, block: Block) -> int:
         check_deadline(block.id, block.expires, self.where)

@@ -100,6 +100,9 @@ class TablesReading:
         with self._reading() as connection:
             found, weight = self.reader.read(connection, conditions, limit)
         last = to_json(self._key(found[-1])) if len(found) == limit else None
+        return self._page(found, last, weight)
+
+    def _page(self, found: Sequence[Found], last: Json = None, weight: int = 0) -> Page:
         damaged = [(self.id_of(one), one.problem) for one in found if one.problem]
         blocks = [self._block(one) for one in found if not one.problem]
         return Page(blocks, last, weight, damaged)
@@ -298,7 +301,7 @@ class TablesCollection(TablesReading, Live):
         rows = fetch(connection, query, self.dialect)
         return [sure(_decoded(codecs, row), self.where) for row in rows]
 
-    def sample(self, size: int) -> list[Block]:
+    def sample(self, size: int) -> Page:
         """Blocks at even distances over the key's order."""
         with self._reading() as connection:
             keys = self._spread(connection, size + 1)
@@ -306,7 +309,7 @@ class TablesCollection(TablesReading, Live):
                 found, _ = self.reader.read(connection, [], size)
             else:
                 found = list(self._found(connection, [id_of(key) for key in keys[:size]]))
-            return [self._block(one) for one in found if not one.problem]
+        return self._page(found)
 
     def keys(self, range_: Json, position: Json, limit: int) -> tuple[list[Value], Json]:
         """As ``page``, the keys alone."""

@@ -15,7 +15,7 @@ from migrator.model.block import Address, Block, Patch, has_ended, name
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value
-from migrator.ports import Held, Json, Page, Statistics
+from migrator.ports import Held, Json, Page, Statistics, one_page
 from migrator.stores.sqlite import codec
 from migrator.stores.sqlite.codec import Column, Decode
 from migrator.stores.sqlite.live import Live
@@ -376,10 +376,10 @@ class EntriesCollection(EntriesReader, Live):
                     bounds.append(_position(block))
         return [list(pair) for pair in zip(bounds, [*bounds[1:], None], strict=True)]
 
-    def sample(self, size: int) -> list[Block]:
+    def sample(self, size: int) -> Page:
         ranges = self.split(min(size, 50))
         each = -(-size // len(ranges))
-        return [block for range_ in ranges for block in self.page(range_, None, each).blocks][:size]
+        return one_page((self.page(range_, None, each) for range_ in ranges), size)
 
     def write(self, blocks: Sequence[Block]) -> int:
         by_block = [codec.rows(block) for block in blocks]

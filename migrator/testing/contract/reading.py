@@ -188,11 +188,11 @@ class PagePromises(Harness):
             assert sorted(found) == sorted(encode(block.id) for block in blocks)
 
     def test_sample_is_taken_from_the_blocks(self, cut_place: Place) -> None:
-        assert cut_place.collection.sample(5) == []
+        assert cut_place.collection.sample(5).blocks == []
         blocks = cut_place.blocks(30)
         cut_place.collection.write(blocks)
         for size in (1, 10, 100):
-            held = by_key(cut_place.collection.sample(size))
+            held = by_key(cut_place.collection.sample(size).blocks)
             assert 0 < len(held) <= max(30, size)
             for block in held.values():
                 assert any(same(block, other) for other in blocks)
