@@ -122,7 +122,6 @@ class Follower:
             self._changed.wait_for(lambda: not self._flying, self.terms.bound)
             # One whose outcome is unknown may live on: then the lease has to run out by itself.
             leave = not self._flying and self._clock() >= self._unknown_until
-            self._until = 0.0
         if leave:
             with suppress(MigratorError):
                 self._gateways.leave([self._instance])
@@ -248,7 +247,6 @@ class Follower:
         self._instance, self._acknowledged, self._said = instance, None, None
         self._look()
         self._agree()
-        self._say()
         self._grant(asked, self._seconds())
 
     def _grant(self, asked: float, seconds: float) -> None:
@@ -264,24 +262,29 @@ class Follower:
         renewed = self._clock()
         while not self._closed:
             log_of(self.standing)
-            try:
-                self._acknowledge()  # what was in flight may just have ended
-                if self._clock() >= renewed + self._granted / 5:
-                    renewed = self._clock()
-                    self._renew(renewed)
-                    self._renewed(self.standing)
-                else:
-                    self._look()
-                self._say()
-                self._acknowledge()
-            except MigratorError as error:
-                self._why = f"it could not be renewed ({error.what})"
-                self._hint = error.hint if isinstance(error, Refused) else _REACH
-                log.warning("lease not renewed", cls=self._cls, error=error.what)
-            except Exception as error:  # a thread that died would stop all writes without a word
-                self._why = f"it could not be renewed ({error})"
-                log.exception("lease not renewed", cls=self._cls)
+            renewed = self._turn(renewed)
             self._pause(renewed)
+
+    def _turn(self, renewed: float) -> float:
+        """Look at the run, and renew the lease where it is time; when that was begun last."""
+        try:
+            self._acknowledge()  # what was in flight may just have ended
+            if self._clock() >= renewed + self._granted / 5:
+                renewed = self._clock()
+                self._renew(renewed)
+                self._renewed(self.standing)
+            else:
+                self._look()
+            self._say()
+            self._acknowledge()
+        except MigratorError as error:
+            self._why = f"it could not be renewed ({error.what})"
+            self._hint = error.hint if isinstance(error, Refused) else _REACH
+            log.warning("lease not renewed", cls=self._cls, error=error.what)
+        except Exception as error:  # a thread that died would stop all writes without a word
+            self._why = f"it could not be renewed ({error})"
+            log.exception("lease not renewed", cls=self._cls)
+        return renewed
 
     def _pause(self, renewed: float) -> None:
         """Until the next look; at once where what is in flight has ended under the fence."""
@@ -332,14 +335,11 @@ class Follower:
     def _agree(self) -> None:
         """Go by what was seen only where the store tells of no later reign (R15); else nothing is
         written any more. Raises Refused."""
-        seen = self.standing
         try:
-            self._agrees(seen)
+            self._agrees(self.standing)
         except Refused:
             try:
                 self._look()  # a run may have begun, or the sides been swapped, in between
-                if self.standing == seen:
-                    raise
                 self._agrees(self.standing)
             except Refused:
                 with self._changed:

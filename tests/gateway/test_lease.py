@@ -9,7 +9,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -415,76 +414,6 @@ def test_a_control_database_of_the_past_stops_writes(config: Path, owner: Owner)
         with pytest.raises(Stopped, match="epoch 1, and this gateway has seen 2"):
             games.put("1", {"lost": True})
     assert side(config, "source") == side(config, "target") == {}
-
-
-@pytest.fixture
-def jumping(config: Path) -> Iterator[Jumping]:
-    with commands.Project(config, "test") as project:
-        made = Jumping(project)
-        try:
-            yield made
-        finally:
-            made.follows.close()
-
-
-class Jumping:
-    """A follower whose clock can be set forward, and whose requests live for an hour."""
-
-    def __init__(self, project: commands.Project) -> None:
-        self.owner = Owner(project, Phase.PREPARED)
-        self.jump = 0.0
-        self.follows = follower.Follower(
-            self.owner.gateways, "Game", replace(QUICK, request_life=3_600.0),
-            clock=lambda: boot_clock() + self.jump,
-        )  # fmt: skip
-
-    def lease(self) -> GatewayLease:
-        (row,) = self.owner.gateways.leases(["Game"])
-        return row
-
-    def knows(self) -> bool:
-        """Whether it has said that it knows of the owner's run, once it has looked twice more."""
-        before = self.lease().counter
-        until(lambda: self.lease().counter >= before + 2)
-        return gateways.knows(self.owner.run)(self.lease())
-
-    def writing(self) -> AbstractContextManager[gateways.Standing]:
-        return self.follows.writing(time.monotonic() + 60)
-
-    def advance(self, phase: Phase) -> None:
-        self.owner.run = self.owner.control.advance(self.owner.run, phase)
-        until(lambda: self.follows.standing.phase is phase)
-
-
-def test_a_gateway_knows_of_a_move_once_nothing_that_it_sent_before_is_alive(
-    jumping: Jumping,
-) -> None:
-    """A write that began when none was followed leaves no touch: the copy waits for it (R9)."""
-    with jumping.writing():
-        jumping.advance(Phase.DUAL_WRITE)
-        assert not jumping.knows()
-        jumping.follows.doubt()  # and what became of it is not known
-    with jumping.writing():  # one that is followed
-        assert not jumping.knows()
-        jumping.jump = 3_600.0
-        until(lambda: gateways.knows(jumping.owner.run)(jumping.lease()))
-
-
-def test_nor_while_a_write_is_alive_that_another_run_follows(
-    jumping: Jumping, config: Path
-) -> None:
-    """Its bracket is where the run before looks, and nobody looks there any more."""
-    jumping.advance(Phase.DUAL_WRITE)
-    with jumping.writing():
-        jumping.advance(Phase.ABORTED)
-        with commands.Project(config, "test") as project:
-            jumping.owner = Owner(project, Phase.DUAL_WRITE)
-            until(lambda: jumping.follows.standing.run == jumping.owner.run.id)
-            assert not jumping.knows()
-            jumping.follows.doubt()
-    assert not jumping.knows()
-    jumping.jump = 3_600.0
-    until(lambda: gateways.knows(jumping.owner.run)(jumping.lease()))
 
 
 def test_a_gateway_that_slept_through_a_whole_revision_writes_where_that_led(
