@@ -402,7 +402,7 @@ class Lane:
         self._tell(primary, [each for each in found if each.sure])
         found = [each for each in found if not each.sure]
         if found and not self._is_surely_sound(side):
-            return  # once more when it is read again, or lost
+            return  # what it has lost may explain them: once more when it is read again, or lost
         if found and self._is_blind:
             self._undo(primary, found)  # what a lost feed did not show explains it as well
         elif found:
@@ -445,11 +445,6 @@ class Lane:
             if not touched.isdisjoint(map(encode, each.sources)):
                 del self._suspects[form]
         if self._suspects and self._suspected in given.marks:
-            if not self._is_surely_sound(OTHER[primary]):
-                # What the mirror's server has lost explains them as well: looked at once more.
-                self._strange.update((form, Touch(e.key)) for form, e in self._suspects.items())
-                self._suspects.clear()
-                return
             self._tell(primary, list(self._suspects.values()))
             self._suspects.clear()
 

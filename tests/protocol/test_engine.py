@@ -459,7 +459,7 @@ def test_a_foreign_write_to_the_mirror_is_told_wherever_a_crash_comes(
 
 
 def _foreign_in_a_blind_pause(
-    patch: pytest.MonkeyPatch, then: Callable[[World], None] = lambda _: None
+    patch: pytest.MonkeyPatch, then: Callable[[World], object] = lambda _: None
 ) -> Schedule:
     """A cut-over between whose flip and release somebody writes to the new side, whose feed is
     lost before it is read."""
@@ -513,6 +513,7 @@ def test_a_foreign_write_in_a_pause_is_told_though_its_feed_is_lost(
     assert world.held("source") == world.held("target")
     assert world.held("target")["0"] < 0  # it has become the truth
     assert set(schedule.strangers()) == {"Game:0"}
+    assert schedule.control.events(schedule.run, "foreign write")
 
 
 def test_what_the_application_writes_after_such_a_pause_is_no_foreign_write(
@@ -537,21 +538,35 @@ def test_what_the_application_writes_after_such_a_pause_is_no_foreign_write(
     assert world.held("source")["1"] == world.held("target")["1"] == world.history["1"]
 
 
-@pytest.mark.parametrize("what", ["source lost", "target lost", "source emptied"])
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("source lost", "foreign write"),
+        ("target lost", "reconciled"),  # of touches of the application, perhaps
+        ("target lost, and the source", "reconciled"),
+        ("source emptied", "foreign write"),
+    ],
+)
 def test_a_re_scan_that_tells_does_so_also_where_a_feed_is_lost_before_its_end(
-    what: str, monkeypatch: pytest.MonkeyPatch
+    what: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedule = _foreign_in_a_blind_pause(monkeypatch)
+    # And somebody removes a key, so that the old side has more.
+    schedule = _foreign_in_a_blind_pause(monkeypatch, lambda w: w.servers["target"].remove("1"))
     world = schedule.world
-    source = world.servers["source"]
+    source, target = world.servers["source"], world.servers["target"]
 
     def emptied() -> None:
         source.blocks.clear()
         source.log.append(Event(whole=True))
 
+    def both() -> None:
+        target.lose_feed()
+        source.lose_feed()
+
     world.script["swap.released"] = {
         "source lost": source.lose_feed,
-        "target lost": world.servers["target"].lose_feed,
+        "target lost": target.lose_feed,
+        "target lost, and the source": both,
         "source emptied": emptied,
     }[what]
 
@@ -562,6 +577,63 @@ def test_a_re_scan_that_tells_does_so_also_where_a_feed_is_lost_before_its_end(
     assert world.held("source") == world.held("target")
     assert world.held("target")["0"] < 0  # it has become the truth
     assert "Game:0" in schedule.strangers()
+    assert len(schedule.control.events(schedule.run, told)) == len(schedule.strangers())
+
+
+def test_what_the_application_removes_at_once_while_a_re_scan_tells_is_no_foreign_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = _foreign_in_a_blind_pause(monkeypatch)
+    world = schedule.world
+    world.script["swap.released"] = world.truncate
+
+    assert schedule.ask(Phase.CUT_OVER)
+    schedule.settle()
+
+    assert world.held("source") == world.held("target") == {}
+    assert set(schedule.strangers()) <= {"Game:0"}
+
+
+def test_a_crash_right_after_a_truncate_was_met_does_not_spare_the_re_scan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+    world.truncate()
+    # Once the place behind it is kept.
+    world.script["mirror.applied"] = lambda: world.script.update(acknowledge=world.kill)
+
+    ends_equal(schedule)
+
+    assert not world.script, "it was not killed"
+
+
+def _broke() -> None:
+    raise Transient("no answer to mark", where="source")
+
+
+@pytest.mark.parametrize("step", ["marked", "mark"])
+def test_a_suspect_whose_marker_went_with_a_lost_feed_keeps_no_later_one_from_being_told(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+    steps: dict[int, Callable[[], None]] = {
+        5: lambda: world.foreign("target", "0"), 40: lambda: world.foreign("target", "1"),
+    }  # fmt: skip
+    turns = iter(range(80))
+
+    def looks() -> bool:
+        steps.get(turn := next(turns), lambda: None)()
+        return turn == 79
+
+    lost = step == "marked"
+    world.script[step] = world.servers["source"].lose_feed if lost else _broke
+    schedule.work(looks)
+
+    assert not world.script, "nothing was lost"
+    equal(world)
+    assert schedule.strangers() == (["Game:1"] if lost else ["Game:0", "Game:1"])
 
 
 def test_a_foreign_write_is_not_taken_for_our_own_whose_touch_went_with_a_lost_feed(

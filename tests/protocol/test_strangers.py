@@ -328,6 +328,28 @@ def test_what_a_server_has_lost_of_the_mirrors_own_is_no_foreign_write(
     assert schedule.strangers() == ["Game:1"]
 
 
+def test_what_a_server_has_lost_by_the_time_of_a_successors_look_is_no_foreign_write(
+    schedule: Schedule,
+) -> None:
+    world, target = schedule.world, schedule.world.servers["target"]
+    before = dict(target.blocks)
+
+    def restarts() -> None:
+        target.blocks[KEY] = before[KEY]
+        target.lose_feed()
+
+    def killed() -> None:
+        world.script["read"] = restarts  # after the mirror's feed has shown the key
+        world.kill()
+
+    world.put(KEY)
+    world.script["acknowledge"] = killed
+    ends_equal(schedule)
+
+    assert not world.script, "it did not come so far"
+    assert schedule.strangers() == []
+
+
 def test_a_foreign_delete_is_told_again_once_all_was_looked_at_behind_a_lost_feed(
     schedule: Schedule,
 ) -> None:
