@@ -8,7 +8,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
@@ -20,7 +20,7 @@ import bson
 import pymongo
 import pytest
 from bson.raw_bson import RawBSONDocument
-from pymongo import MongoClient
+from pymongo import MongoClient, WriteConcern
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 from structlog.testing import capture_logs
@@ -714,3 +714,38 @@ def test_views_capped_collections_and_collations_are_findings(
         return
     codes = [c for _, c, _ in store.collection("Game", At("docs", "capped")).findings()]
     assert codes == ["mongodb-capped"]
+
+
+# ---------------------------------------------------------------- single writes
+
+
+def test_one_block_is_put_under_a_key_of_any_kind(store: MongoStore) -> None:
+    games = at(store, "single")
+    games._writer._insert_first = False
+    keys: list[Value] = [
+        "a", 7, v.Int64(7_000), 2.5, Decimal("7.50"), True, b"x", UUID(int=9), {"a": [1]},
+        v.ObjectId(bytes(12)), v.BsonTimestamp(1, 2), dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
+    ]  # fmt: skip
+    for n in (1, 2):  # put, and put again
+        for key in keys:
+            games.write([whole(key, n=n)])
+            assert one(games, key).entries == {"": {"n": n}}
+    assert games.count() == len(keys)
+
+
+def test_what_no_majority_has_may_be_written_or_not(store: MongoStore) -> None:
+    games = at(store, "undurable")
+    games.write([whole("1", n=1, rounds=[])])
+    durable = store._database.with_options(write_concern=WriteConcern(50))
+    undurable = MongoCollection("docs", durable, "Game", games.at)
+    undurable._writer._insert_first = False
+    writes: list[Callable[[], object]] = [
+        lambda: undurable.write([whole("1", n=2, rounds=[])]),
+        lambda: undurable.amend("1", {"n": 3}, {}),
+        lambda: undurable.amend("1", {}, {"rounds": 4}),
+    ]
+    for write in writes:
+        with pytest.raises(Transient, match="not yet durable") as raised:
+            write()
+        assert raised.value.unknown
+    assert one(games, "1").entries == {"": {"n": 3, "rounds": [4]}}

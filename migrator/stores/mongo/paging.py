@@ -93,7 +93,7 @@ def selector(key: Key) -> RawBSONDocument:
     return wrap(wire.element(0x03, b"_id", equal))
 
 
-def _plain(key: Key) -> Mapping[str, Any]:
+def filter_of(key: Key) -> Mapping[str, Any]:
     """As ``selector``; a text by the driver's own codec, which is quicker at sending it."""
     if key[0] == 0x02:
         with suppress(UnicodeDecodeError):
@@ -218,7 +218,7 @@ class Pager:
         """The document of a key, if there is one: the driver's cursor would take it longer than
         a command whose whole answer is one reply."""
         collection = self._collection
-        find: dict[str, Any] = {"find": collection.name, "filter": _plain(key), "limit": 1}
+        find: dict[str, Any] = {"find": collection.name, "filter": filter_of(key), "limit": 1}
         if projection:
             find["projection"] = projection
         find |= {"singleBatch": True, "readConcern": collection.read_concern.document}

@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bson.raw_bson import RawBSONDocument
-from pymongo import ReturnDocument, UpdateOne
+from pymongo import UpdateOne
 
 from migrator.errors import Terminal, Transient
 from migrator.exchange import Change, is_still, made_of
 from migrator.model.block import Block, Patch
 from migrator.model.path import escape, parse_path
 from migrator.model.value import Record, Value, show
-from migrator.stores.mongo import codec, keys, wire
+from migrator.stores.mongo import codec, keys, single, wire
 from migrator.stores.mongo.edge import edge
 from migrator.stores.mongo.keys import Key
-from migrator.stores.mongo.paging import Pager, Raw, selector, wrap
+from migrator.stores.mongo.paging import Pager, Raw, filter_of, selector, wrap
 from migrator.stores.mongo.stored import SIDE, Shape
 
 _TRIES = 20
@@ -163,17 +163,16 @@ class Patcher:
         changes: dict[str, Any] = {}
         where: dict[str, Any] = {name: {"$type": "array"} for name in append}
         for word, given in (("$set", set_), ("$push", append)):
+            if not given:
+                continue
             held, side = self._shape.side({escape(name): x for name, x in given.items()})
-            data = codec.encode(dict(held)) if given else b""
+            data = codec.encode(held)
             if side or _DOLLAR.search(data, 4):
                 return None
-            if given:
-                changes[word] = RawBSONDocument(data)
+            changes[word] = RawBSONDocument(data)
         where |= {f"{SIDE}.tags.{name}": {"$exists": False} for name in names}
         with edge(self._where, writing=True):
-            return self._collection.find_one_and_update(
-                _condition(keys.key_of(id), where), changes, return_document=ReturnDocument.AFTER
-            )
+            return single.changed(self._collection, _condition(keys.key_of(id), where), changes)
 
     def exchange(self, id: Value, held: Block, change: Change) -> bool:
         """Change a document if it holds this block; False where it does not, or is not there."""
@@ -215,8 +214,11 @@ def _by_key(key: Key) -> bytes:
     return bytes(selector(key).raw[4:-1])
 
 
-def _condition(key: Key, where: dict[str, Any]) -> RawBSONDocument:
-    return wrap(_by_key(key), codec.encode(where)[4:-1]) if where else selector(key)
+def _condition(key: Key, where: dict[str, Any]) -> Mapping[str, Any]:
+    by_key = filter_of(key)
+    if type(by_key) is dict:
+        return by_key | where
+    return wrap(_by_key(key), codec.encode(where)[4:-1]) if where else by_key
 
 
 def _top(path: str) -> str:

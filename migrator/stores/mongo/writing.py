@@ -12,6 +12,7 @@ from pymongo.errors import BulkWriteError
 from migrator.errors import DoesNotFit, MigratorError
 from migrator.model.block import Block
 from migrator.model.value import Value, show
+from migrator.stores.mongo import single
 from migrator.stores.mongo.edge import DUPLICATE, by_code, edge, translated
 from migrator.stores.mongo.keys import Key
 from migrator.stores.mongo.paging import Pager, Raw, selector
@@ -75,19 +76,24 @@ class Writer:
 
     def _replace(self, batch: list[tuple[Stored, Value]]) -> int:
         """Replace the documents, or insert those that are not there; how many were not."""
-        requests: list[ReplaceOne[RawBSONDocument]] = [
-            ReplaceOne(selector((s.type, s.id)), RawBSONDocument(s.raw), upsert=True)
-            for s, _ in batch
-        ]
         try:
             with edge(self._where, writing=True):
-                return self._collection.bulk_write(requests, ordered=False).upserted_count
+                return self._replaced([stored for stored, _ in batch])
         except MigratorError as error:
             cause = error.__cause__
             if not isinstance(cause, BulkWriteError):
                 raise self._named(error, batch) from cause
             self._raise_rest(cause, batch, replacing=True)
             raise
+
+    def _replaced(self, batch: list[Stored]) -> int:
+        if len(batch) == 1 and len(batch[0].raw) <= single.LARGEST:
+            (one,) = batch
+            return 0 if single.put(self._collection, (one.type, one.id), one.raw) else 1
+        requests: list[ReplaceOne[RawBSONDocument]] = [
+            ReplaceOne(selector((s.type, s.id)), RawBSONDocument(s.raw), upsert=True) for s in batch
+        ]
+        return self._collection.bulk_write(requests, ordered=False).upserted_count
 
     def _named(self, error: MigratorError, batch: list[tuple[Stored, Value]]) -> MigratorError:
         """With one block in the batch the error is that block's."""
