@@ -17,7 +17,7 @@ import structlog
 
 from migrator import errors
 from migrator.commands.feeds import feed_bound
-from migrator.commands.patience import only_waits, patient
+from migrator.commands.patience import LONG, is_next, only_waits, patient
 from migrator.commands.project import Project
 from migrator.commands.started import (
     Applied,
@@ -119,6 +119,7 @@ class _Asked:
         self._heard = Heard(self._live)
         # What only copies may go on when nobody waits for it any more.
         self._copies = run.phase is not Phase.CUT_OVER and wanted.rank < Phase.CUT_OVER.rank
+        self._swaps = not self._copies and not wanted.ended
         plain = msgspec.to_builtins(terms)
         self._number = self._live.ask(wanted.value, plain, renewed=not self._copies)
         self._renewed = time.monotonic()
@@ -143,15 +144,14 @@ class _Asked:
 
     def _be_the_mirror(self, watcher: Watcher, stop: threading.Event) -> None:
         project = self._project
-        swaps = not self._copies and not self._wanted.ended
         with ExitStack() as stack:
-            if swaps:
+            if self._swaps:
                 stop, watched = stack.enter_context(patient(self.run, stop))
             scene = stack.enter_context(owning(project, self.run, watcher, stop))
             life, bounds = project.settings.request_life, _bounds(project)
             if not scene.run.phase.ended:
                 owner = Mirror(scene, life, bounds, mine=self._number)
-                if swaps:
+                if self._swaps:
                     watched(owner)
                 owner.work(lambda: self._answered() is not None)
             if scene.run.phase.ended and self._answered() is None:
@@ -173,15 +173,16 @@ class _Asked:
             raise _silent(run, copies=self._copies) from None
         moves = self._project.moves(run.revision)
         stores = {move.target.store for move in moves}
-        if self._wanted is not Phase.ABORTED:  # which asks the source for nothing
-            stores |= {at.store for move in moves for at in move.reads().values()}
-        waits = "" if self._copies else self._heard.waits(stores)
-        if not waits or self._answered() is not None:
-            return
         if self._wanted is Phase.ABORTED:
-            raise _stuck(run, waits) from None
-        if not self._project.control.run(run.id).fence:
-            raise only_waits(run, waits) from None
+            waits = self._heard.waits(stores)
+            if waits and self._answered() is None:
+                raise _stuck(run, waits) from None
+        elif self._swaps:
+            stores |= {at.store for move in moves for at in move.reads().values()}
+            waits = self._heard.waits(stores, LONG)
+            left = waits and self._answered() is None
+            if left and is_next(self._project.control.run(run.id)):
+                raise only_waits(run, waits) from None
 
     def _wait(self, watcher: Watcher, stop: threading.Event) -> bool:
         """Until it is answered, or the mirror has perhaps ended: who asks takes its place then.

@@ -1,6 +1,7 @@
-"""How long a command that is the mirror itself waits for a store, before a swap begins.
+"""How long a swap that was asked for waits for a store before it begins.
 
 A mirror waits for a store for as long as that does not answer, and so would who asked for a swap.
+What copies or compares on the way there goes on by itself, whenever the store answers.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from migrator.engine.mirror import Mirror
-from migrator.engine.settled import GONE
 from migrator.errors import Interrupted, Waiting
+from migrator.model.phase import Phase
+from migrator.retry import GIVE_UP_SECONDS
 from migrator.state import Run
 
+LONG = GIVE_UP_SECONDS
+"""Seconds of nothing but waiting for a store after which a swap is given up."""
 _LOOK = 0.1
 
 
@@ -34,8 +38,8 @@ def patient(
         while not (done.wait(_LOOK) or stop.is_set() or given_up):
             waits = owners[0].waits if owners else ""
             since = (since or time.monotonic()) if waits else None
-            long = since is not None and time.monotonic() > since + GONE
-            if long and not owners[0].run.fence:
+            long = since is not None and time.monotonic() > since + LONG
+            if long and is_next(owners[0].run):
                 given_up.append(waits)
         ends.set()
 
@@ -52,13 +56,18 @@ def patient(
         thread.join()
 
 
+def is_next(run: Run) -> bool:
+    """Whether nothing but the swap is left to be done, and it has not begun."""
+    return run.phase in (Phase.SHADOW_READ, Phase.CUT_OVER) and not run.fence
+
+
 def only_waits(run: Run, waits: str) -> Waiting:
     """That a mirror has only waited for a store, so that what it was asked for was taken back."""
     return Waiting(
-        f"for {GONE:.0f} s the mirror has only waited for {waits}",
+        f"for {LONG:.0f} s the mirror has only waited for {waits}",
         hint="the request was taken back: see that nothing of it was done, with migrator status "
         f"{run.revision}, and ask again once that answers",
     )
 
 
-__all__ = ["only_waits", "patient"]
+__all__ = ["LONG", "is_next", "only_waits", "patient"]

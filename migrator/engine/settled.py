@@ -39,10 +39,10 @@ class Heard:
             self._worked = time.monotonic()
         return time.monotonic() - self._since, state
 
-    def waits(self, stores: Collection[str]) -> str:
-        """For which of some stores, by name, it has only waited for long, and why; empty for none:
-        it looks at no request then."""
-        long = time.monotonic() > self._worked + GONE
+    def waits(self, stores: Collection[str], seconds: float | None = None) -> str:
+        """For which of some stores, by name, it has only waited for so long (half a minute), and
+        why; empty for none: it looks at no request then."""
+        long = time.monotonic() > self._worked + (GONE if seconds is None else seconds)
         return self._waits if long and self._waits.partition(":")[0] in stores else ""
 
 

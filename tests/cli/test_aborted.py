@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from contextlib import closing, suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,9 +16,10 @@ from migrator.commands import live, patience
 from migrator.engine import mirror, points, settled
 from migrator.errors import Interrupted, Refused, Terminal, Transient
 from migrator.model.phase import Phase
+from migrator.ports import Page
 from migrator.state import Lease, LiveState
 from migrator.stores.sql.tables import TablesCollection
-from tests.cli.kit import SETTINGS, Project, one_line
+from tests.cli.kit import PATIENT, SETTINGS, Project, one_line
 from tests.ending import joined
 from tests.gateway.kit import until
 
@@ -224,8 +227,8 @@ def test_a_swap_is_given_up_whose_mirror_only_waits_for_a_store(
 ) -> None:
     shop.done("plan", "0001", "--live", "-o", "live.json")
     shop.done("apply", "live.json", "--until", "shadow_read")
-    for module in (patience, settled):
-        monkeypatch.setattr(module, "GONE", 0.2)
+    for module in (patience, live):
+        monkeypatch.setattr(module, "LONG", 0.2)
     monkeypatch.setattr(live, "_STAND_BY", 0.05)
     monkeypatch.setattr(mirror, "_ALIVE_EVERY", 0.05)
 
@@ -256,6 +259,25 @@ def test_a_swap_is_given_up_whose_mirror_only_waits_for_a_store(
         stop.set()
         if mirrored:
             joined(other)
+
+
+def test_what_copies_is_not_given_up_where_it_waits_for_a_store(
+    shop: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.done("plan", "0001", "--live", "-o", "live.json")
+    monkeypatch.setattr(patience, "LONG", 0.0)
+    monkeypatch.setattr(patience, "_LOOK", 0.01)
+    page, failed = TablesCollection.page, list[float]()
+
+    def late(self: TablesCollection, *args: Any) -> Page:
+        if not failed or time.monotonic() < failed[0] + 0.3:
+            failed.append(time.monotonic())
+            raise Transient("no answer", where="shop:game")
+        return page(self, *args)
+
+    monkeypatch.setattr(TablesCollection, "page", late)
+    shop.done("apply", "live.json", *PATIENT.split())
+    assert len(failed) > 1
 
 
 def _made(shop: Project, file: str) -> list[tuple[str]]:
