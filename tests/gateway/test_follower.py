@@ -14,10 +14,13 @@ import pytest
 
 from migrator import commands
 from migrator.errors import Refused, Transient
-from migrator.gateway import Stopped, follower
+from migrator.gateway import Stopped, follower, noting
 from migrator.gateway.follower import Follower, Moved, Terms
+from migrator.gateway.noting import Noting
 from migrator.gateway.sending import Sending
 from migrator.model.phase import Phase
+from migrator.model.value import Value
+from migrator.ports import Json
 from migrator.retry import request
 from migrator.state.gateways import (
     SHORT,
@@ -501,26 +504,90 @@ def repeats() -> object:
     return request(Store(fails), None)
 
 
-def send(held: Held, store: Store, *, once: bool = False) -> object:
+class Brackets:
+    """Such as live for five seconds; what closed them is kept."""
+
+    life = 5.0
+
+    def __init__(self, opens: Callable[[], object] = lambda: None) -> None:
+        self.undone: list[bool] = []
+        self._opens = opens
+
+    def open(self, key: Value, *, deleted: bool = False) -> Json:
+        self._opens()
+        return None
+
+    def close(self, bracket: Json, *, undone: bool = False) -> None:
+        self.undone.append(undone)
+
+
+def send(
+    held: Held, store: Store, *, once: bool = False, brackets: Brackets | None = None
+) -> object:
     held.follows._unknown_until = 0.0
     with held.writing() as standing:
-        sending = Sending(held.follows, standing, None, once, 60.0)
+        bracket = None if brackets is None else Noting(brackets, "1", deleted=True)
+        sending = Sending(held.follows, standing, bracket, once, 60.0)
         try:
             return sending.send(store, cast("Any", Sides))
         finally:
             assert (held.follows._unknown_until > 0) == sending.doubtful
 
 
-def test_nothing_is_sent_again_once_the_lease_ran_out(held: Held) -> None:
+@pytest.mark.parametrize("asks", ["it", "its store"])
+@pytest.mark.parametrize("of", ["lease", "bracket"])
+def test_nothing_is_sent_again_once_its_time_ran_out(
+    held: Held, monkeypatch: pytest.MonkeyPatch, of: str, asks: str
+) -> None:
+    monkeypatch.setattr(noting, "boot_clock", lambda: held.now)
+    brackets = Brackets() if of == "bracket" else None
+
     def runs_out() -> None:
-        held.now += TERMS.lease
+        held.now += TERMS.lease if of == "lease" else Brackets.life - noting.MARGIN
         fails(unknown=False)
 
     store = Store(runs_out)
+    whole = store if asks == "it" else Store(lambda: request(store, None))
+    if brackets is not None and asks == "it":
+        assert send(held, whole, brackets=brackets) == "done"  # under another bracket
+        assert brackets.undone == [False, False]
+        return
     with pytest.raises(Moved):
-        send(held, store)
+        send(held, whole, brackets=brackets)
     assert store.asked == 1
     assert not held.follows._unknown_until
+
+
+def test_a_bracket_that_took_too_long_to_open_is_closed_around_nothing(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noting, "boot_clock", lambda: held.now)
+
+    def takes() -> None:
+        held.now += Brackets.life - noting.MARGIN
+
+    brackets, store = Brackets(takes), Store()
+    with pytest.raises(Moved):
+        send(held, store, brackets=brackets)
+    assert (brackets.undone, store.asked) == ([True], 0)
+
+
+@pytest.mark.parametrize(
+    ("store", "undone"),
+    [
+        (Store(), [False]),
+        (Store(lambda: None), [True]),
+        (Store(repeats), []),
+        (Store(fails), [False]),
+    ],
+)
+def test_a_bracket_is_closed_once_it_is_known_whether_it_was_written(
+    held: Held, store: Store, undone: list[bool]
+) -> None:
+    """One whose write may live on stays open; where that is sent again another is closed."""
+    brackets = Brackets()
+    send(held, store, brackets=brackets)
+    assert brackets.undone == undone
 
 
 @pytest.mark.parametrize("first", [fails, repeats])
@@ -536,7 +603,21 @@ def test_what_is_never_sent_twice_is_told_as_unknown(held: Held) -> None:
     with pytest.raises(Transient) as lost:
         send(held, store, once=True)
     assert (lost.value.unknown, store.asked) == (True, 1)
+    assert held.follows._unknown_until == held.now + TERMS.request_life
     assert send(held, Store(lambda: fails(unknown=False)), once=True) == "done"
+
+
+def test_what_its_store_has_given_up_is_not_sent_again(held: Held) -> None:
+    def gives_up() -> None:
+        error = Transient("no answer in time", unknown=True)
+        error.given_up = True
+        raise error
+
+    store = Store(gives_up)
+    with pytest.raises(Transient):
+        send(held, store)
+    assert store.asked == 1
+    assert held.follows._unknown_until == held.now + TERMS.request_life
 
 
 def test_what_was_not_done_after_a_repetition_may_have_been_before_it(held: Held) -> None:
