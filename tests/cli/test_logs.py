@@ -45,13 +45,14 @@ def test_json_lines_with_the_id_of_the_run(shop: Project) -> None:
 def test_mirror_gateway_and_cutover_log_the_id_of_one_run_in_all_their_threads(
     shop: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, stop, goes_on = shop.root / "migrator.toml", threading.Event(), threading.Event()
+    config, stop = shop.root / "migrator.toml", threading.Event()
+    lags, goes_on = threading.Event(), threading.Event()
     log, threads = structlog.get_logger("test"), set[str]()
 
     def meets(point: str) -> None:
         threads.add(name := threading.current_thread().name)
         log.info("reached", point=point)
-        if (name, point) == ("owner", "mirror.touched"):
+        if (name, point) == ("owner", "mirror.touched") and lags.is_set():
             goes_on.wait(PATIENCE)
 
     def mirrors() -> None:
@@ -68,8 +69,10 @@ def test_mirror_gateway_and_cutover_log_the_id_of_one_run_in_all_their_threads(
         owner = threading.Thread(target=mirrors, name="owner")
         with capture_logs(processors=[merge_contextvars]) as told:
             owner.start()
+            until(lambda: "mirroring" in {each["event"] for each in told})
             commands.apply(project, made, until=Phase.SHADOW_READ)
             with Gateway.open("Game", config, "dev", terms=QUICK, shadow=1.0) as games:
+                lags.set()
                 shop.change("UPDATE game SET score = 5")
                 assert games.get(1) is not None
                 until(lambda: "shadow reads not settled" in {each["event"] for each in told})
