@@ -59,7 +59,6 @@ class Noting:
     def check(self) -> None:
         """Raise Moved where the write may not be sent under this bracket any more."""
         if self._until is not None and boot_clock() >= self._until:
-            self._until = None
             raise Moved
 
     def __exit__(

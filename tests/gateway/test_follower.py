@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from migrator import commands
+from migrator import commands, retry
 from migrator.errors import Refused, Transient
 from migrator.gateway import Stopped, follower, noting
 from migrator.gateway.follower import Follower, Moved, Terms
@@ -518,6 +518,7 @@ class Brackets:
         return None
 
     def close(self, bracket: Json, *, undone: bool = False) -> None:
+        retry.check()  # as a store does before it sends anything
         self.undone.append(undone)
 
 
@@ -596,6 +597,41 @@ def test_what_may_live_on_behind_its_repetition_is_minded(
 ) -> None:
     assert send(held, Store(first)) == "done"
     assert held.follows._unknown_until == held.now + TERMS.request_life
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_a_bracket_stays_open_around_what_was_broken_off(
+    held: Held, error: type[BaseException]
+) -> None:
+    """Nobody knows whether the request was sent, nor whether it is alive."""
+
+    def breaks() -> None:
+        raise error
+
+    brackets = Brackets()
+    with pytest.raises(error):
+        send(held, Store(breaks), brackets=brackets)
+    assert brackets.undone == []
+
+
+def test_a_bracket_is_closed_though_the_lease_ran_out_around_its_write(held: Held) -> None:
+    """Else what was written would be begun anew, as if it had not been sent."""
+
+    def lasts() -> str:
+        held.now += TERMS.lease
+        return "written"
+
+    brackets = Brackets()
+    assert send(held, Store(lasts), brackets=brackets) == "written"
+    assert brackets.undone == [False]
+
+
+def test_what_is_written_is_told_though_its_bracket_could_not_be_closed(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brackets = Brackets()
+    monkeypatch.setattr(brackets, "close", lambda *_, **__: fails())
+    assert send(held, Store(), brackets=brackets) == "done"
 
 
 def test_what_is_never_sent_twice_is_told_as_unknown(held: Held) -> None:

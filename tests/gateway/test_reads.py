@@ -230,6 +230,21 @@ def test_more_writes_than_are_remembered_are_all_read_back(
     assert all(cast("int", games.n(key)) < 0 for key in KEYS)
 
 
+def test_what_may_live_on_is_read_back_though_newer_writes_took_its_place(
+    games: Games, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migrator.gateway.mirrored.PINNED", 1)
+    games.share(1.0)
+    games.reading.wrote("1", late=50.0)
+    for key in ("2", "3"):
+        games.reading.wrote(key)
+    games.know()
+    assert games.get("1", "behind") == 2
+    games.clock.now += 50
+    games.know()
+    assert games.get("1", "served") == -2
+
+
 def test_a_condition_that_did_not_hold_is_decided_anew_at_the_primary(games: Games) -> None:
     games.share(1.0)
     old = games.gateway.get("1")
@@ -331,6 +346,10 @@ def test_a_mirror_that_is_too_far_behind_is_not_asked(games: Games) -> None:
     games.know(age=50.0)
     games.know()
     assert games.get("2", "served") == -3
+    grant = games.reading._grant
+    assert grant is not None
+    games.reading._floor = grant.holds  # what was written at that very moment it may lack
+    assert games.get("2", "behind") == 3
 
 
 def test_a_word_counts_from_when_the_one_before_was_not_there(games: Games) -> None:
