@@ -308,11 +308,11 @@ class Relocator(Reconciler):
         the same."""
         if not batch.alike:
             return None
-        stay = {form for form in self._staying(primary, batch) if batch.held[form] is not None}
+        stay = self._staying(primary, batch)
         there: dict[bytes, bytes] = {}
         for form in sorted(want, key=lambda form: (form in batch.alike, form)):
             place = batch.alike.get(form, form)
-            if place != form and place in stay:
+            if place in stay:
                 there.setdefault(place, place)
             if there.setdefault(place, form) != form:
                 return form, there[place]
