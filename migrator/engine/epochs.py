@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
 from migrator.engine.points import reached
 from migrator.errors import Refused, Transient
-from migrator.journal import Note, note_of
+from migrator.journal import OTHER, Note, note_of
 from migrator.model.epoch import Epoch, differs, from_text, to_text
 from migrator.model.phase import Phase
 
@@ -150,16 +151,18 @@ class Epochs:
 
     def arm(self) -> None:
         """Claim the swap that was armed in the control row. Raises Refused where another has."""
-        self._write_all()
+        self._write(self.notes, secrets.token_hex(8))
         reached("swap.claimed")
 
-    def crown(self) -> None:
-        """Tell both stores of the new primary, before anybody may write it."""
-        self._write_all()
-
-    def _write_all(self) -> None:
+    def crowning(self) -> list[Callable[[], None]]:
+        """What tells the stores of the new primary, before anybody may write it: a step for each
+        side, in whatever order, also side by side."""
         by = secrets.token_hex(8)
-        for each in self.notes:
+        sides = [[each for each in self.notes if each.side == side] for side in OTHER]
+        return [partial(self._write, notes, by) for notes in sides if notes]
+
+    def _write(self, notes: Sequence[Kept], by: str) -> None:
+        for each in notes:
             held = each.epoch
             if held is None or held.rank < (self._run.epoch, self._run.attempt):
                 write(self._scene, each, by)

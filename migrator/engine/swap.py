@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, cast
@@ -389,7 +389,7 @@ def _go_on(mirror: Mirror, terms: SwapTerms) -> None:
     new = mirror.run.primary
     if mirror.run.fence == "flipped":
         # Both are done before anybody writes, in whatever order.
-        with _beside(mirror, mirror.epochs.crown):
+        with _beside(mirror, mirror.epochs.crowning()):
             for number, lane in enumerate(mirror.lanes):
                 reign = f"{mirror.run.id} {mirror.run.attempt} {number} reign"
                 _begin_reign(mirror, lane, new, reign)
@@ -423,27 +423,33 @@ def _tell_release(mirror: Mirror, terms: SwapTerms) -> None:
 
 
 @contextmanager
-def _beside(mirror: Mirror, work: Callable[[], None]) -> Iterator[None]:
-    """Do this beside what is done here, where a process has threads; else before. Raises what
-    either raises."""
+def _beside(mirror: Mirror, works: Sequence[Callable[[], None]]) -> Iterator[None]:
+    """Do these side by side, and beside what is done here, where a process has threads; else
+    before, one after another. Raises what any of them raises."""
     raised: list[BaseException] = []
 
-    def do() -> None:
+    def do(work: Callable[[], None]) -> None:
         try:
             work()
         except BaseException as error:  # noqa: BLE001 - raised again by the owner's thread
             raised.append(error)
 
     if mirror.guard is None:
-        work()
+        for work in works:
+            work()
         yield
         return
-    beside = threading.Thread(target=copy_context().run, args=[do], name="beside", daemon=True)
-    beside.start()
+    threads = [
+        threading.Thread(target=copy_context().run, args=[do, work], name="beside", daemon=True)
+        for work in works
+    ]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
-        beside.join()
+        for thread in threads:
+            thread.join()
     if raised:
         raise raised[0]
 

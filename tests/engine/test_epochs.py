@@ -8,7 +8,7 @@ import queue
 import signal
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from migrator import commands
 from migrator.commands import SwapTerms, repairing
 from migrator.engine import points
+from migrator.engine.epochs import Epochs, Kept
 from migrator.errors import MigratorError, Refused, Transient, Waiting
 from migrator.gateway import Gateway, Stopped
 from migrator.journal import Note, note_of
@@ -294,8 +295,15 @@ def test_a_swap_that_died_between_its_steps_is_ended_by_the_next(
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
+        write = Epochs._write
+
+        def source_first(self: Epochs, notes: Sequence[Kept], by: str) -> None:
+            if {each.side for each in notes} == {"target"} and point == "epoch.written":
+                signal.pause()  # both are written side by side: until the other kills
+            write(self, notes, by)
+
         try:
-            points.hook = hook
+            points.hook, Epochs._write = hook, source_first  # type: ignore[method-assign]
             live.swap()
         finally:
             os._exit(70)
@@ -315,6 +323,21 @@ def test_a_swap_that_died_between_its_steps_is_ended_by_the_next(
     live.put("new")
     live.swap("source")
     assert "new" in live.sides()[0]
+
+
+def test_both_stores_are_told_of_the_new_primary_at_once(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, both = FileNote.change, threading.Barrier(2, timeout=10)
+
+    def waits(self: FileNote, old: str | None, new: str | None) -> bool:
+        if new is not None and (told := from_text(new)) and told.number == 2:
+            both.wait()  # broken where one is written only once the other is
+        return change(self, old, new)
+
+    monkeypatch.setattr(FileNote, "change", waits)
+    live.swap()
+    assert live.epochs == [(2, "target"), (2, "target")]
 
 
 @pytest.mark.parametrize(("nth", "carried_out"), [(1, True), (3, False), (4, True)])
@@ -355,7 +378,8 @@ def test_an_epoch_that_cant_be_written_after_the_flip_goes_on_later(
     with pytest.raises(Waiting, match="the disk is full"):
         live.swap()
     assert live.run == ("target", 2, "flipped")
-    assert live.epochs == [(2, "target"), (1, "source")]
+    held = [epoch for epoch in live.epochs if epoch is not None]
+    assert sorted(held) == [(1, "source"), (2, "target")]  # they are written side by side
     with live.open() as project:
         assert commands.repair(project, "0001", "go-on").state == "agreed"
     assert live.run == ("target", 2, "")
