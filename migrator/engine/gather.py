@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from migrator.engine.reconcile import Done
+from migrator.engine.reconcile import NOTHING, Done, Held
 from migrator.engine.relocate import Batch, Keys, Led, Made, Relocator
 from migrator.errors import DoesNotFit, Terminal
 from migrator.journal import Touch
@@ -34,7 +34,9 @@ class Gatherer(Relocator):
             done.add(super().mirrored(primary, touches[start : start + _AT_ONCE]))
         return done
 
-    def _forward(self, keys: Sequence[Value], blocks: Sequence[Block | None]) -> Done:
+    def _forward(
+        self, keys: Sequence[Value], blocks: Sequence[Block | None], held: Held = NOTHING
+    ) -> Done:
         done = Done()
         for some in self._by_target(keys, blocks):
             done.add(self._batch("source", [key for key, _ in some], [block for _, block in some]))

@@ -135,6 +135,9 @@ class Mirror:
         self.mending = Mending(scene, self.lanes)
         self.held = Held(lambda run: self.live.read_share().of(run) > 0)
         self.guard = None if bounds is None else Guard(self, bounds)
+        for lane in self.lanes:
+            # In a process, in which more than its thread is at work.
+            lane.reconciler.at_once = self.guard is not None and not lane.route.in_process
 
     @property
     def run(self) -> Run:

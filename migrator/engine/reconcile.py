@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TypeAlias
 
 import structlog
 
@@ -39,6 +44,9 @@ _REFUSED = 1_000
 _TOLD = 20
 # Keys of the mirror that are read in one request to see whose they are.
 _AT_ONCE = 500
+# What lies under keys of the mirror, by their canonical forms, as far as it was read.
+Held: TypeAlias = Mapping[bytes, Block | None]
+NOTHING: Held = MappingProxyType({})
 
 log = structlog.get_logger("migrator.mirror")
 
@@ -93,6 +101,8 @@ class Reconciler:
     )
     # Whether a side's feed shows that nothing was lost there; who reads it knows.
     sound: Callable[[str], bool] = lambda side: False
+    # Whether both sides are asked at the same time, by a thread more.
+    at_once: bool = False
     # Called where somebody else's write was met.
     hurry: Callable[[], None] = lambda: None
     _found: list[Foreign] | None = None
@@ -191,8 +201,9 @@ class Reconciler:
             return Done()
         keys = [touch.key for touch in touches]
         deleted = {encode(touch.key) for touch in touches if touch.deleted}
+        source, target = self.route.source, self.route.target
         if primary == "source":
-            return self._settled(lambda: self._forward(keys, self._read(self.route.source, keys)))
+            return self._settled(lambda: self._forward(keys, *self._both(source, target, keys)))
         done = self._settled(lambda: self._backward(keys, deleted))
         if not self._looks:
             # A block that went and came again is there without what they put into it. Not only
@@ -338,6 +349,32 @@ class Reconciler:
                 self._tell_unread(str(side.at), block)
         return found
 
+    def _both(
+        self, primary: Collection, mirror: Collection, keys: Sequence[Value]
+    ) -> tuple[list[Block | None], Held]:
+        """The blocks of some keys on the primary as they are now, and what the mirror holds under
+        the same keys, asked for at the same time: nobody but the owner writes there (R2)."""
+        if not self.at_once or self.route.changes_key:
+            return self._read(primary, keys), {}
+        coming = self._pool.submit(copy_context().run, self._read, mirror, keys)
+        try:
+            found = self._read(primary, keys)
+        finally:
+            wait([coming])  # however this ends, nothing of it is under way any more
+        held = zip(keys, coming.result(), strict=True)
+        return found, {encode(key): block for key, block in held}
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, thread_name_prefix="mirror")
+
+    def _lies(self, side: Collection, keys: Sequence[Value], held: Held) -> list[Block | None]:
+        """What lies under some keys of the mirror, of all of which it may be known."""
+        forms = list(map(encode, keys)) if held else []
+        if forms and held.keys() >= set(forms):
+            return [held[form] for form in forms]
+        return self._read(side, keys)
+
     def _tell_unread(self, where: str, block: Unread) -> None:
         """Log it, once as long as it is for the same reason: it is tried again and again."""
         told = where, encode(block.id), block.reason
@@ -355,15 +392,20 @@ class Reconciler:
             raise CorruptBlock(block.reason)
         return self.route.expected(block)
 
-    def _forward(self, keys: Sequence[Value], blocks: Sequence[Block | None]) -> Done:
-        """From the source to the target."""
+    def _forward(
+        self, keys: Sequence[Value], blocks: Sequence[Block | None], held: Held = NOTHING
+    ) -> Done:
+        """From the source to the target; ``held`` is what is known to lie there."""
         done = Done()
         keys, blocks = own_and_others(keys, blocks)
         for turn in turns(self.route.target, keys):
-            done.add(self._forward_of([keys[i] for i in turn], [blocks[i] for i in turn]))
+            done.add(self._forward_of([keys[i] for i in turn], [blocks[i] for i in turn], held))
+            held = NOTHING  # what was written may lie there now for another key
         return done
 
-    def _forward_of(self, keys: Sequence[Value], blocks: Sequence[Block | None]) -> Done:
+    def _forward_of(
+        self, keys: Sequence[Value], blocks: Sequence[Block | None], known: Held
+    ) -> Done:
         done, route = Done(), self.route
         want: list[Block] = []
         gone: list[Value] = []
@@ -386,7 +428,7 @@ class Reconciler:
             if not made:
                 gone.append(key)
         ids = [*(block.id for block in want), *gone]
-        held = self._read(route.target, ids)
+        held = self._lies(route.target, ids, known)
         if alike := others(self._read, route.source, ids, held):
             for new in want:
                 if (form := encode(new.id)) in alike:
@@ -500,16 +542,19 @@ class Reconciler:
     def _backward(self, keys: Sequence[Value], deleted: set[bytes]) -> Done:
         """From the target back to the source; ``old`` is read from there, which R2 makes safe."""
         done = Done()
-        keys, news = own_and_others(keys, self._read(self.route.target, keys))
+        news, held = self._both(self.route.target, self.route.source, keys)
+        keys, news = own_and_others(keys, news)
         for turn in turns(self.route.source, keys):
-            done.add(self._backward_of([keys[i] for i in turn], [news[i] for i in turn], deleted))
+            some = [keys[i] for i in turn], [news[i] for i in turn]
+            done.add(self._backward_of(*some, held, deleted))
+            held = NOTHING  # as on the way there
         return done
 
     def _backward_of(
-        self, keys: Sequence[Value], news: Sequence[Block | None], deleted: set[bytes]
+        self, keys: Sequence[Value], news: Sequence[Block | None], held: Held, deleted: set[bytes]
     ) -> Done:
         done, route = Done(), self.route
-        olds = self._read(route.source, keys)
+        olds = self._lies(route.source, keys, held)
         writes: list[Block] = []
         gone: list[Block | None] = []
         refused: list[Value] = []

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from migrator.engine.alike import is_key, own, turns
 from migrator.engine.locator import Locator
 from migrator.engine.points import reached
-from migrator.engine.reconcile import Done, Reconciler
+from migrator.engine.reconcile import NOTHING, Done, Held, Reconciler
 from migrator.errors import DoesNotFit, Terminal
 from migrator.journal import OTHER, Touch
 from migrator.model.block import Address, Block, join
@@ -118,7 +118,9 @@ class Relocator(Reconciler):
         keys = [touch.key for touch in touches]
         return self._settled(lambda: self._batch(primary, mirror=keys)) if keys else Done()
 
-    def _forward(self, keys: Sequence[Value], blocks: Sequence[Block | None]) -> Done:
+    def _forward(
+        self, keys: Sequence[Value], blocks: Sequence[Block | None], held: Held = NOTHING
+    ) -> Done:
         listed = {encode(key): block for key, block in zip(keys, blocks, strict=True)}
         return self._batch("source", keys, list(listed.values()))
 

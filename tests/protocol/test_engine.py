@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,7 +19,9 @@ from migrator.engine.lane import Lane
 from migrator.engine.work import Scene
 from migrator.errors import Terminal, Transient
 from migrator.journal import OTHER
+from migrator.model.block import Block
 from migrator.model.phase import Phase
+from migrator.model.value import Value
 from migrator.retry import Retry
 from migrator.state import LiveState, Run
 from tests.protocol.plants import PLANTS, ends_equal
@@ -33,7 +36,7 @@ from tests.protocol.schedule import (
     reach,
     whole_life,
 )
-from tests.protocol.server import Event
+from tests.protocol.server import Event, Server
 
 SCHEDULES = 4
 
@@ -135,6 +138,25 @@ def test_a_crash_after_a_lost_feed_does_not_spare_the_re_scan(
     world.script["prepare"] = lambda: world.script.update(controlled=world.kill)
 
     ends_equal(schedule)
+
+
+def test_both_sides_are_asked_for_a_batch_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = level(monkeypatch, seed=2)
+    monkeypatch.setattr("tests.protocol.schedule._AtOnce", lambda: ThreadPoolExecutor(1))
+    both, read, asked = threading.Barrier(2, timeout=10), Server.read, list[str]()
+
+    def reads(self: Server, ids: Sequence[Value]) -> list[Block | None]:
+        asked.append(self.at.store)
+        if len(asked) <= 2:  # later it looks at what it wrote
+            both.wait()  # broken where one is asked only once the other has answered
+        return read(self, ids)
+
+    monkeypatch.setattr(Server, "read", reads)
+    schedule.world.put("1")
+    schedule.settle()
+
+    assert sorted(asked[:2]) == ["source", "target"]
+    equal(schedule.world)
 
 
 def test_a_block_that_does_not_fit_stays_aside(monkeypatch: pytest.MonkeyPatch) -> None:
