@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import pytest
@@ -27,6 +27,7 @@ from migrator.model.move import At, Layout
 from migrator.model.value import Record, Ref, Value
 from migrator.ports import Collection, Store, StoreSettings
 from migrator.stores import cassandra
+from migrator.stores.cassandra.table_wire import Row, Statement, Wire
 from migrator.testing.contract.harness import assert_holds, assert_same, scan, through_json
 from tests.contract import servers
 
@@ -140,6 +141,27 @@ def test_another_table_is_refused(store: Store, plain: Any) -> None:
 
 
 # ---------------------------------------------------------------- walking
+
+
+def test_few_blocks_are_looked_at_once_before_they_are_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for what a few touches name waits for one answer, and not for two."""
+    games = place(store, cassandra_row())
+    games.create()
+    games.write([Block("there", {"": {"n": 1}})])
+    each, asked = Wire.each, list[str]()
+
+    def noted(self: Wire, statements: Iterable[Statement]) -> Iterator[list[Row]]:
+        listed = list(statements)
+        asked.extend(statement.cql.split(" FROM ")[0] for statement in listed)
+        return each(self, listed)
+
+    monkeypatch.setattr(Wire, "each", noted)
+    games.write([Block(key, {"": {"n": 2}}) for key in ("there", "new", "other")])
+    assert not any("DISTINCT" in text for text in asked), asked
+    assert len(asked) == 3
+    assert [block and block.id for block in games.read(["there", "new", "other"])]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 50])

@@ -200,9 +200,10 @@ class Reader:
             yield self._form.there(rows) if rows else None
 
     def _taken(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Which of some keys are there: a few at a time, for most of a copy's are not. Of a single
-        one that is not asked before it is read."""
-        if len(keys) == 1:
+        """Which of some keys are there: a few at a time, for most of a copy's are not. Of as few
+        as touches name that is not asked before they are read: who waits does so for one answer
+        and not for two."""
+        if len(keys) <= _TOGETHER:
             return set(keys)
         query = f"SELECT DISTINCT block FROM {self._table} WHERE block IN ?"  # noqa: S608
         groups = (keys[i : i + _TOGETHER] for i in range(0, len(keys), _TOGETHER))
