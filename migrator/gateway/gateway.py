@@ -220,10 +220,7 @@ class Gateway:
             sides.primary.write([sides.stored(new, None)])
             return True
 
-        def write(sides: Sides) -> bool:
-            return not sides.by_exchange and whole(sides)
-
-        if not (_plainly(here, expected) and self._send(here, id, write)):
+        if not (_plainly(here, expected) and self._send(here, id, whole, suits=_takes_plain)):
             try:
                 self._change(here, id, lambda _: new, expected, whole=True)
             except TooMuch:
@@ -302,10 +299,8 @@ class Gateway:
                 sides.primary.delete([Address(key, block.place)])
             return True
 
-        def remove(sides: Sides) -> bool:
-            return not sides.by_exchange and whole(sides)
-
-        if not (_plainly(here, expected) and self._send(here, id, remove, deleted=True)):
+        plainly = _plainly(here, expected)
+        if not (plainly and self._send(here, id, whole, suits=_takes_plain, deleted=True)):
             try:
                 self._change(here, id, lambda _: None, expected, deleted=True, whole=True)
             except TooMuch:
@@ -324,15 +319,17 @@ class Gateway:
         id: Value,
         write: Callable[[Sides], T],
         *,
+        suits: Callable[[Sides], bool] = lambda sides: True,
         once: bool = False,
         deleted: bool = False,
-    ) -> T:
-        """Send one write to the primary, under a permit; begun anew where the run was moved."""
+    ) -> T | None:
+        """Send one write to the primary, under a permit; begun anew where the run was moved. None,
+        and nothing done, where what is the primary by then does not suit it."""
         if type(id) is not str:
             changes.refuse_odd(id, here.cls, "the identifier")
         late = 0.0
         try:
-            return self._sent(here, id, write, once=once, deleted=deleted)
+            return self._sent(here, id, write, suits, once=once, deleted=deleted)
         except Transient as error:
             late = here.follower.terms.request_life if error.unknown else 0.0
             raise
@@ -340,8 +337,15 @@ class Gateway:
             here.mirrored.wrote(id, late)
 
     def _sent(
-        self, here: Opened, id: Value, write: Callable[[Sides], T], *, once: bool, deleted: bool
-    ) -> T:
+        self,
+        here: Opened,
+        id: Value,
+        write: Callable[[Sides], T],
+        suits: Callable[[Sides], bool],
+        *,
+        once: bool,
+        deleted: bool,
+    ) -> T | None:
         follower = here.follower
         until = time.monotonic() + follower.terms.bound
         begun = False  # whether something of it may have been carried out
@@ -355,6 +359,8 @@ class Gateway:
                         where=name(here.cls, id), unknown=True,
                         hint=f"read it by the keys of the {sides.primary_side}",
                     )  # fmt: skip
+                if not suits(sides):
+                    return None  # before a bracket is opened, which others would wait for
                 brackets = sides.brackets
                 noting = None
                 if brackets is not None:
@@ -396,7 +402,7 @@ class Gateway:
 
         if here.sides(here.follower.standing).amending is None:
             return None
-        return self._send(here, id, write, once=once)
+        return self._send(here, id, write, suits=_amends, once=once)
 
     def _change(
         self,
@@ -521,6 +527,14 @@ os.register_at_fork(after_in_child=_in_child)
 def _plainly(here: Opened, expected: Expected) -> bool:
     """Whether a write of a whole aggregate is to be tried without a condition."""
     return expected is ANY and not here.sides(here.follower.standing).by_exchange
+
+
+def _takes_plain(sides: Sides) -> bool:
+    return not sides.by_exchange
+
+
+def _amends(sides: Sides) -> bool:
+    return sides.amending is not None
 
 
 def _read(here: Opened, sides: Sides, id: Value) -> Found | None:

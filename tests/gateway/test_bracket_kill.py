@@ -12,6 +12,8 @@ from migrator import commands
 from migrator.engine.swap import SwapTerms
 from migrator.errors import Waiting
 from migrator.gateway.noting import Noting
+from migrator.model.value import Value
+from migrator.ports import Json
 from migrator.render.runs import status_lines
 from migrator.stores.cassandra import journal
 from migrator.stores.cassandra.journal import CassandraBrackets
@@ -106,3 +108,23 @@ def test_without_reaping_it_would_be_missing(
             until(lambda: "later" in held(new))
             assert "written" in held(old)
             assert "written" not in held(new)
+
+
+def test_a_write_that_the_new_primary_takes_otherwise_opens_one_bracket(
+    cassandra_to_embedded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was decided how to send it before the sides were swapped."""
+    with commands.Project(cassandra_to_embedded, "test") as project:
+        begin(project)
+    open_, brackets = CassandraBrackets.open, list[object]()
+
+    def opens(self: CassandraBrackets, key: Value, *, deleted: bool = False) -> Json:
+        brackets.append(key)
+        return open_(self, key, deleted=deleted)
+
+    monkeypatch.setattr(CassandraBrackets, "open", opens)
+    monkeypatch.setattr("migrator.gateway.gateway._plainly", lambda *_: True)
+    with opened(cassandra_to_embedded) as games:
+        games.put("one", {"n": 1})
+        games.delete("one")
+    assert brackets == ["one", "one"]
