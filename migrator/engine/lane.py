@@ -55,6 +55,8 @@ _REMEMBERED = 100
 _OVERHEAR = 0.25
 # How often what somebody else wrote is undone at once, where it comes again just then.
 _ROUNDS = 3
+# How the run's row says that writes are stopped, until they go on at one side or the other.
+_STOPPED = ("raised", "flipped", "marked")
 # Seconds between two tries of what was refused.
 _AGAIN = 5.0
 
@@ -69,6 +71,8 @@ class _Reading:
     broken_until: float = 0.0
     losses: int = 0
     wait: float = 0.1
+    # What was acted on, and is acknowledged once writes go on.
+    later: Json = None
     # What was read of it to see that it is not lost, and that it is.
     ahead: deque[Touches] = field(default_factory=deque)
     lost: FeedLost | None = None
@@ -77,7 +81,7 @@ class _Reading:
         """Let go of the feed: what was taken out of it and not acknowledged comes again."""
         if self.feed is not None:
             self.feed.close()
-        self.feed = None
+        self.feed = self.later = None
         self.ahead.clear()
 
 
@@ -231,14 +235,17 @@ class Lane:
 
     # ------------------------------------------------------------------ reading
 
-    def turn(self, primary: str, seconds: float, *, hurry: bool = False) -> bool:
+    def turn(self, primary: str, seconds: float, *, hurry: bool = False, mark: str = "") -> bool:
         """Act on what the primary's feed gives within so many seconds; whether there was any.
 
-        ``hurry``: at once, and not on what comes meanwhile.
+        ``hurry``: at once, and not on what comes meanwhile; but with all that lies before ``mark``
+        where that comes in a moment, since it is waited for.
         """
+        for side in () if self._is_stopped else self.read:
+            self.acknowledge(side)
         self.reconciler.written[primary].forget()
         with self._whole(primary):
-            given = self._gather(primary, seconds, hurry=hurry)
+            given = self._gather(primary, seconds, hurry=hurry, mark=mark)
             self._overhear(primary)
             if given is not None:
                 self._act(primary, given)
@@ -283,7 +290,9 @@ class Lane:
         since = self._since
         return self._lag if since is None else max(self._lag, time.monotonic() - since)
 
-    def _gather(self, side: str, seconds: float, *, hurry: bool = False) -> Touches | None:
+    def _gather(
+        self, side: str, seconds: float, *, hurry: bool = False, mark: str = ""
+    ) -> Touches | None:
         """All touches that wait, each key once: what is written often costs no more for it."""
         given = self._poll(side, seconds)
         if given is None:
@@ -291,13 +300,14 @@ class Lane:
         feed = self._readings[side].feed
         touches: dict[bytes, Touch] = {}
         _merge(touches, given.touches)
-        until, last = time.monotonic() + _GATHER, len(touches)
+        now = time.monotonic()
+        until, soon, last = now + _GATHER, now + _PAUSE if mark else now, len(touches)
         while len(touches) < _MOST and time.monotonic() < until:
-            if last < _MANY:
-                if hurry:
-                    break
+            if last < _MANY and not hurry:
                 time.sleep(_PAUSE)
-            more = self._poll(side, 0.0)
+            elif last < _MANY and (mark in given.marks or time.monotonic() >= soon):
+                break
+            more = self._poll(side, max(0.0, soon - time.monotonic()))
             if more is None:
                 break
             last = len(more.touches)
@@ -368,12 +378,28 @@ class Lane:
             self._lost(side, lost)
 
     def _acknowledge(self, side: str, given: Touches) -> None:
-        """The position is kept before the server may forget what lies before it."""
+        """Once writes go on: where a crash comes before that, it is shown again (R5)."""
         reading = self._readings[side]
         if given.position is None or reading.feed is None:
             return
-        self._keep(side, replace(self._kept(side), feed=given.position))
-        reading.feed.acknowledge(given.position)
+        reading.later = given.position
+        if not self._is_stopped:
+            self.acknowledge(side)
+
+    @property
+    def _is_stopped(self) -> bool:
+        """Whether applications wait, so that what can be done later is."""
+        return self.scene.run.fence in _STOPPED
+
+    def acknowledge(self, side: str) -> None:
+        """What was acted on of a side's feed need not be shown again. The position is kept before
+        the server may forget what lies before it."""
+        reading = self._readings[side]
+        if reading.later is None or reading.feed is None:
+            return
+        self._keep(side, replace(self._kept(side), feed=reading.later))
+        reading.feed.acknowledge(reading.later)
+        reading.later = None
 
     # ------------------------------------------------------------------ the mirror's own feed
 

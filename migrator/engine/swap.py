@@ -374,7 +374,7 @@ def _drain(
         while not lane.has_mark(old, mark):
             mirror.scene.check()
             bound.check()
-            lane.turn(old, 0.05, hurry=True)
+            lane.turn(old, 0.05, hurry=True, mark=mark)
             if lane.scanning:  # its feed was lost, and the marker with it
                 columns(bound.check)
                 raise _unscanned(mirror)
@@ -463,6 +463,7 @@ def _begin_reign(mirror: Mirror, lane: Lane, new: str, mark: str) -> None:
             losses = lane.losses(new)  # a marker went with the feed that was lost
             mirror.scene.retry(lane.mark, new, mark)
         lane.pass_over(new, 0.05)
+    lane.acknowledge(new)  # what was ours there is not to pass for the application's
 
 
 __all__ = ["BOUND", "LAG", "REPAIRED", "Swap", "SwapTerms", "let_go", "mend", "swap"]

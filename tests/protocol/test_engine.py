@@ -18,14 +18,15 @@ from migrator.engine.held import Held, _Mark
 from migrator.engine.lane import Lane
 from migrator.engine.work import Scene
 from migrator.errors import Terminal, Transient
-from migrator.journal import OTHER
+from migrator.journal import OTHER, Touches
 from migrator.model.block import Block
 from migrator.model.phase import Phase
 from migrator.model.value import Value
 from migrator.retry import Retry
-from migrator.state import LiveState, Run
+from migrator.state import LiveState, Position, Run
 from tests.protocol.plants import PLANTS, ends_equal
 from tests.protocol.schedule import (
+    KEYS,
     Chances,
     Schedule,
     World,
@@ -157,6 +158,38 @@ def test_both_sides_are_asked_for_a_batch_at_the_same_time(monkeypatch: pytest.M
 
     assert sorted(asked[:2]) == ["source", "target"]
     equal(schedule.world)
+
+
+def test_under_a_fence_nothing_is_done_twice_or_before_it_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The feed gives three events at a time: its marker comes behind three writes."""
+    schedule = level(monkeypatch)
+    world = schedule.world
+    acted: list[tuple[set[object], int]] = []
+    kept: list[tuple[str, str]] = []
+    act, keep = Lane._act, Lane._keep
+
+    def acts(self: Lane, primary: str, given: Touches) -> None:
+        if self.scene.run.fence == "raised":
+            acted.append(({touch.key for touch in given.touches}, len(given.marks)))
+        act(self, primary, given)
+
+    def keeps(self: Lane, side: str, position: Position) -> None:
+        kept.append((self.scene.run.fence, side))
+        keep(self, side, position)
+
+    monkeypatch.setattr(Lane, "_act", acts)
+    monkeypatch.setattr(Lane, "_keep", keeps)
+    world.script["swap.raised"] = lambda: [world.put(key) for key in KEYS] and None
+    assert schedule.ask(Phase.CUT_OVER)
+    schedule.settle()
+
+    assert acted == [(set(KEYS), 1)]
+    # Where the reverse journal begins has to be known before the first write there.
+    assert [at for at in kept if at[0]] == [("flipped", "target")]
+    assert ("", "source") in kept
+    equal(world)
 
 
 def test_a_block_that_does_not_fit_stays_aside(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +331,7 @@ def test_a_mirror_that_is_found_under_the_fence_to_have_lost_writes_does_not_bec
         world.script["idle"] = restarts
 
     def meets() -> None:
-        for key in "0101":  # more than come at once
+        for key in "01" * 30:  # more than are gathered while their marker is waited for
             world.put(key)
         world.script["mirror.applied"] = looks
 
