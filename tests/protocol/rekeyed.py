@@ -7,6 +7,7 @@ before. What is told apart on both sides is the game, by its key in the source.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -122,6 +123,8 @@ class _Opened:
 class RekeyedSchedule(Schedule):
     """A run of the engine with such a move."""
 
+    evolve: Sequence[Any] = (ChangeId("to", keep="was"),)
+
     def __init__(
         self, world: RekeyedWorld, patch: pytest.MonkeyPatch, *, in_memory: bool = False
     ) -> None:
@@ -130,8 +133,7 @@ class RekeyedSchedule(Schedule):
             side: cast("Store", _Opened(server, world.locator))
             for side, server in world.servers.items()
         }
-        evolve = [ChangeId("to", keep="was")]
-        move = Move("Game", target=At("target", GAMES), evolve=evolve)
+        move = Move("Game", target=At("target", GAMES), evolve=list(self.evolve))
         self._route = open_route(0, move, At("source", GAMES), opened.__getitem__)
 
 

@@ -11,12 +11,17 @@ from dataclasses import replace
 
 import pytest
 
+from migrator.errors import DoesNotFit
+from migrator.journal import Touch
+from migrator.model.evolution import ChangeId, Drop
 from migrator.model.phase import Phase
+from migrator.route import Route
 from tests.protocol.bracketed import BracketedServer, bracketed
 from tests.protocol.lives import chances, short_life
 from tests.protocol.locating import alone, noted_late, unknown
 from tests.protocol.rekeyed import KEYS, RekeyedSchedule, RekeyedWorld, filled, level, whole_life
 from tests.protocol.schedule import Chances, equal, mirrored, reach
+from tests.protocol.server import Server
 
 SHARD = 50
 SCHEDULES = int(os.environ.get("MIGRATOR_SCHEDULES", "200"))
@@ -291,6 +296,64 @@ def test_what_a_refused_game_was_before_goes_once_another_makes_way(monkeypatch:
 
     assert schedule.ledger() == []
     assert world.held("source") == world.held("target") == {"0": 22, "2": world.history["2"]}
+
+
+# ---------------------------------------------------------------------- the way back
+
+
+class _Poorer(RekeyedSchedule):
+    """The target holds less of a game."""
+
+    evolve = (Drop("left", default="none"), ChangeId("to", keep="was"))
+
+
+@pytest.fixture
+def poorer(monkeypatch: Patch) -> _Poorer:
+    """After the cut-over of a game; no process is at work."""
+    world = RekeyedWorld(1, Chances(writes=0, faults=0))
+    schedule = _Poorer(world, monkeypatch)
+    world.servers["source"].put("0", {"": {"n": 1, "to": "10", "left": "there"}})
+    reach(schedule, Phase.BACKFILLED)
+    schedule.compared()
+    reach(schedule, Phase.CUT_OVER)
+    return schedule
+
+
+def _goes_back(schedule: _Poorer, place: str, *gone: str) -> object:
+    """What the source holds once a game was written at a place, and others were deleted."""
+    target = schedule.world.servers["target"]
+    for each in gone:
+        target.remove(each)
+    target.put(place, {"": {"n": 2, "to": place, "was": "0"}})
+    (lane,) = schedule._process().lanes
+    touches = [*(Touch(each, deleted=True) for each in gone), Touch(place)]
+    lane.reconciler.touched("target", list({each.key: each for each in touches[::-1]}.values()))
+    assert schedule.world.servers["source"].blocks.keys() == {"0"}
+    return schedule.world.servers["source"].blocks["0"][""]
+
+
+def test_what_the_target_does_not_hold_stays_on_the_source(poorer: _Poorer) -> None:
+    assert _goes_back(poorer, "10") == {"n": 2, "to": "10", "left": "there"}
+
+
+def test_a_block_that_went_and_came_again_under_another_key_inherits_nothing(
+    poorer: _Poorer,
+) -> None:
+    assert _goes_back(poorer, "13", "10") == {"n": 2, "to": "13", "left": "none"}
+
+
+@pytest.mark.parametrize("where", [(Route, "returned"), (Server, "write")])
+def test_what_can_not_go_back_leaves_the_source_as_it_was(
+    where: tuple[type, str], poorer: _Poorer, monkeypatch: Patch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise DoesNotFit("not so", key="0")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*where, refuses)
+        left = _goes_back(poorer, "10")
+    assert left == {"n": 1, "to": "10", "left": "there"}
+    assert poorer.ledger() == ["Game:10"]
 
 
 # ---------------------------------------------------------------------- writes by somebody else
