@@ -110,9 +110,16 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def idle(tmp_path: Path) -> Sandbox:
+def folder() -> Iterator[Path]:
+    """Of a short name, wherever the tests' own lie: the path of a socket has little room."""
+    with tempfile.TemporaryDirectory(prefix="s-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def idle(folder: Path) -> Sandbox:
     """A folder of its own once more, in which nothing has been started."""
-    return Sandbox(tmp_path)
+    return Sandbox(folder)
 
 
 @pytest.fixture
@@ -378,11 +385,11 @@ def test_a_running_cassandra_tells_its_version() -> None:
 
 
 def test_what_was_fetched_is_kept_until_its_recipe_changes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    recipe, calls = tmp_path / "recipe", tmp_path / "calls"
+    recipe, calls = folder / "recipe", folder / "calls"
     script = f"cat recipe > got; echo call >> {calls}"
-    monkeypatch.setenv("MIGRATOR_SERVICES_DIR", str(tmp_path))
+    monkeypatch.setenv("MIGRATOR_SERVICES_DIR", str(folder))
     monkeypatch.delenv("MIGRATOR_SERVERS_CACHE", raising=False)
     site = services.site_of(services.SERVICES["dynalite"])
     site.home.mkdir()
