@@ -148,24 +148,6 @@ def swap_without(lapsed: list[str], config: Path, owner: Owner) -> None:
     owner.release()
 
 
-def test_a_gateway_killed_under_the_fence_holds_it_up_for_a_short_lease_at_most(
-    config: Path, owner: Owner, spawn: Spawn
-) -> None:
-    victim, other = spawn("victim"), spawn("other")
-    more([victim, other])
-    owner.arm()
-    victim.freeze(*files(config))  # so that it can't have acknowledged when it dies
-    killer = threading.Timer(0.05, victim.kill)
-    killer.start()
-    lapsed = owner.fence()
-    joined(killer)
-    assert lapsed
-    swap_without(lapsed, config, owner)
-    more([other])
-    other.stop()
-    assert_held(config, "target", [victim, other])
-
-
 def test_a_gateway_that_slept_through_a_swap_writes_to_the_new_primary(
     config: Path, owner: Owner, spawn: Spawn
 ) -> None:
