@@ -17,6 +17,7 @@ from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from pkgutil import walk_packages
+from typing import TypeAlias
 
 from migrator import commands, stores
 from migrator.engine import points
@@ -30,29 +31,36 @@ from tests.gateway.writers import Writer
 LONG = 120.0  # seconds; as long as a loaded machine may take
 FORKED = multiprocessing.get_context("forkserver")
 _STORES = walk_packages(stores.__path__, f"{stores.__name__}.")
-FORKED.set_forkserver_preload(
-    [
-        __name__,
-        "tests.system.warm",
-        "migrator.cli.runs",
-        "alembic.script",
-        *(module.name for module in _STORES),
-    ]
-)
+_USED = (
+    __name__, "tests.system.warm", "tests.system.cut_short", "migrator.cli.runs", "alembic.script"
+)  # fmt: skip
+FORKED.set_forkserver_preload([*_USED, *(module.name for module in _STORES)])
 
 
-def owner_dies(config: Path, word: str, point: str) -> None:
-    """Let an owner do what a word says, and see that it was killed as it came to a point."""
-    dies(partial(own, config, word), point)
+def owners_die(config: Path, word: str, *points: str) -> None:
+    """Let owners do what a word says, all at once, and see that each was killed at its point."""
+    die(*((partial(own, config, word), point, 1) for point in points))
+
+
+Doomed: TypeAlias = tuple[Callable[[], object], str, int]
+"""Some work, a point of it, and how manieth time: then its process is killed. What it does is to be
+known by name: it shares nothing with this process."""
 
 
 def dies(work: Callable[[], object], point: str, nth: int = 1) -> None:
-    """Let a process do some work, and see that it was killed as it came to a point for the n-th
-    time. What it does is to be known by name: it shares nothing with this process."""
-    process = FORKED.Process(target=_die_at, args=(work, point, nth))
-    process.start()
-    code = joined(process, 2 * LONG)
-    assert code == -signal.SIGKILL, f"{point} was not reached: {code}"
+    """Let a process do some work, and see that it was killed as it came to a point."""
+    die((work, point, nth))
+
+
+def die(*doomed: Doomed) -> None:
+    """The same of several at once. One thread waits for all: of two that look after processes each
+    may take how one of them ended away from the other, who is told that it is not known."""
+    processes = [FORKED.Process(target=_die_at, args=each) for each in doomed]
+    for process in processes:
+        process.start()
+    for process, (_, point, _) in zip(processes, doomed, strict=True):
+        code = joined(process, 2 * LONG)
+        assert code == -signal.SIGKILL, f"{point} was not reached: {code}"
 
 
 def _die_at(work: Callable[[], object], point: str, nth: int) -> None:

@@ -117,3 +117,13 @@ def rows(server: str, url: str, query: str, arguments: tuple[Any, ...] = ()) -> 
     with connect_mariadb(url) as connection, connection.cursor() as cursor:
         cursor.execute(query, arguments)
         return list(cursor.fetchall())
+
+
+def do(server: str, url: str, statement: str) -> None:
+    """Carry out a statement on a relational server."""
+    if server == "postgresql":
+        with connect_postgresql(url) as connection:
+            connection.execute(statement)  # type: ignore[call-overload]
+        return
+    with connect_mariadb(url) as connection, connection.cursor() as cursor:
+        cursor.execute(statement)

@@ -1,17 +1,16 @@
-"""kill -9 of owners at named points of a live move's life, and of a gateway: for each store's feed.
+"""kill -9 of owners at named points of a live move's life, and of gateways: for each store's feed.
 
 One life leads past all points, as each death leaves it to the next owner. Between two deaths what
-both sides hold is compared with what was acknowledged.
+both sides hold is compared with what was acknowledged. Gateways die at named points of their calls,
+on each store and each of its feeds as the primary (on Cassandra: ``test_bracket_kill.py``).
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,7 +22,8 @@ from tests.contract import feeds_sql
 from tests.contract import servers as contract
 from tests.gateway.test_live import ends, held, mirroring, more, project
 from tests.system import servers
-from tests.system.dying import Mortal, own, owner_dies
+from tests.system.cut_short import SOURCES, TARGETS, Left, Point, cut_short
+from tests.system.dying import Mortal, own, owners_die
 from tests.system.kit import Urls, end, fresh
 
 _SERVED: dict[str, Callable[[], str]] = {
@@ -32,9 +32,10 @@ _SERVED: dict[str, Callable[[], str]] = {
 }  # fmt: skip
 _LAYOUTS = {
     "embedded": "", "sqlite": "entries", "postgresql": "entries", "outbox": "entries",
-    "mariadb": "entries", "mongodb": "flat", "redis": "hash", "tracking": "hash",
+    "mariadb": "entries", "mongodb": "flat", "redis": "hash", "tracking": "keys",
     "cassandra": "partition", "dynamodb": "item",
 }  # fmt: skip
+_IN_TABLES = {"postgresql": "text", "mariadb": "varchar(60)"}  # as a source, and a key's type
 # The feed of the first is followed up to the cut-over, and that of the second from there on.
 WAYS = (
     ("postgresql", "mongodb"),
@@ -53,6 +54,7 @@ class Life:
 
     config: Path
     writers: list[Mortal]
+    left: Left = field(default_factory=dict)
 
     def write(self) -> None:
         """Let all that are there go on for a while."""
@@ -61,19 +63,23 @@ class Life:
     def dies(self, word: str, *points: str) -> None:
         """Let one owner after the other do what a word says, and die on the way."""
         for point in points:
-            owner_dies(self.config, word, point)
+            owners_die(self.config, word, point)
 
     def stand_by(self, word: str, *points: str) -> None:
         """Let owners do that at once, each of which dies at a point of its own: one works, and the
         others stand by until it is gone."""
-        with ThreadPoolExecutor(len(points)) as pool:
-            list(pool.map(partial(owner_dies, self.config, word), points))
+        owners_die(self.config, word, *points)
 
     def gateway_dies(self) -> None:
         """Kill a writer wherever it is, and let another one take its place, with other keys: what
         it sent last may still be carried out."""
         self.writers[-1].kill()
         self.writers.append(Mortal(self.config, "c").start())
+
+    def calls_are_cut_short(self, points: Sequence[Point]) -> None:
+        """Kill a gateway at each of some points of its calls."""
+        if points:
+            self.left |= cut_short(self.config, points)
 
     def assert_nothing_lost(self) -> None:
         """Both sides hold what was acknowledged, and nothing else, and are equal."""
@@ -88,7 +94,9 @@ class Life:
             assert games == held(old)
         told = {key: game for w in self.writers for key, game in w.acknowledged().items()}
         assert {key: games.get(key) for key in told} == told
-        assert games.keys() <= {key for writer in self.writers for key in writer.begun()}
+        begun = {key for writer in self.writers for key in writer.begun()}
+        assert games.keys() <= begun | self.left.keys()
+        assert [key for key, either in self.left.items() if games.get(key) not in either] == []
         for writer in there:
             writer.start()
 
@@ -118,14 +126,16 @@ def config(request: pytest.FixtureRequest, tmp_path: Path, urls: Urls) -> Iterat
             return closing.enter_context(_without_replication(urls("postgresql", "")))
         return _SERVED[store]() if store in _SERVED else urls(store, "")
 
-    def at(store: str, name: str, *, whole: bool = False) -> str:
-        layout = "document" if whole else _LAYOUTS[store]
-        rules = ["/Game/*"] if whole else ["/Game/*/rounds[*]", "/Game/*"]
+    def at(store: str, name: str, *, source: bool = False) -> str:
+        if source and store in _IN_TABLES:
+            return f"tables({name!r}, rounds=tables('{name}_round', order_by='pos'))"
+        layout = "document" if source and old == new else _LAYOUTS[store]
+        rules = ["/Game/*"] if layout == "document" else ["/Game/*/rounds[*]", "/Game/*"]
         return f"{name!r}, {rules}" + (f", {layout!r}" if layout else "")
 
     made = project(
         tmp_path, url(old, "old"), url(new, "new"),
-        at(old, f"{name}_s", whole=old == new), at(new, f"{name}_t"),
+        at(old, f"{name}_s", source=True), at(new, f"{name}_t"),
     )  # fmt: skip
     # An owner dies between two requests: nothing that it sent comes late.
     made.write_text(made.read_text().replace("request_life = 0.5", "request_life = 0.05"))
@@ -134,11 +144,24 @@ def config(request: pytest.FixtureRequest, tmp_path: Path, urls: Urls) -> Iterat
             settings.write('[env.test.stores.new.options]\nfeed = "tracking"\n')
     with closing:
         with commands.Project(made, "test") as opened:
-            ends(opened)[0].create()
+            if old in _IN_TABLES:
+                _make_tables(old, urls(old, ""), f"{name}_s")
+            else:
+                ends(opened)[0].create()
             assert not opened.control.runs()  # made before writers open it, all at once
         yield made
         with commands.Project(made, "test") as opened:
             end(opened)
+
+
+def _make_tables(server: str, url: str, name: str) -> None:
+    key = _IN_TABLES[server]
+    for statement in (
+        f"CREATE TABLE {name} (id {key} PRIMARY KEY, n int NOT NULL)",
+        f"CREATE TABLE {name}_round (game {key} NOT NULL, pos int, n int NOT NULL, "
+        f"PRIMARY KEY (game, pos), FOREIGN KEY (game) REFERENCES {name} (id))",
+    ):
+        servers.do(server, url, statement)
 
 
 @contextmanager
@@ -170,15 +193,20 @@ def made_beside(config: Path) -> dict[str, set[str]]:
     return found
 
 
-def test_nothing_is_lost_where_owners_and_gateways_are_killed(config: Path) -> None:
+def test_nothing_is_lost_where_owners_and_gateways_are_killed(
+    config: Path, request: pytest.FixtureRequest
+) -> None:
+    old, new = request.node.callspec.params["config"]
     with living(config) as life:
         life.dies("apply", "feed.prepared", "page.written")
         own(config, "apply")
+        life.calls_are_cut_short(SOURCES.get(old, ()))
         life.stand_by("mirror", "mirror.write", "mirror.applied")
         life.dies("cutover", "swap.armed", "swap.raised")
         life.gateway_dies()
         life.dies("cutover", "swap.fenced", "swap.drained", "swap.flipped")
         life.dies("mirror", "swap.crowned", "swap.marked", "mirror.write")
+        life.calls_are_cut_short(TARGETS.get(new, ()))
         life.write()
         life.assert_nothing_lost()
 
