@@ -67,7 +67,7 @@ def judge(
         return _others(known, notes, others, ended)
     if known is None:
         return Verdict(State.AGREED)
-    for note in notes if held or expected else ():
+    for note in notes:
         why = differs(
             note.epoch, known.run, known.number, known.primary, known.attempt,
             flipped=known.fence == "flipped",

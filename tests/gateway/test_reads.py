@@ -60,9 +60,11 @@ class Moved:
         else:
             self.route.target.write([cut(new, self.route.representation)])
 
-    def say(self, age: float | None = 0.0, said: float | None = None) -> None:
+    def say(
+        self, age: float | None = 0.0, said: float | None = None, epoch: int | None = None
+    ) -> None:
         """A word of the mirror: for how long it has held what was written before."""
-        epoch = self.project.control.run(self.run).epoch
+        epoch = self.project.control.run(self.run).epoch if epoch is None else epoch
         said = time.monotonic() if said is None else said
         held = None if age is None else {"by": self.by, "epoch": epoch, "age": age, "said": said}
         self._live.tell(lag=0.0, scanning=False, held=held)
@@ -395,6 +397,17 @@ def test_a_word_that_comes_late_counts_no_more(games: Games) -> None:
     assert first is not None
     assert last is not None
     assert first.holds <= last.holds <= first.holds + 1  # and hides none
+
+
+def test_a_word_of_another_reign_counts_for_nothing(games: Games) -> None:
+    """It is of the mirror of then, which may have been the other side."""
+    games.share(1.0)
+    first = games.reading._grant
+    for _ in range(3):
+        games.clock.now += 1
+        games.moved.say(epoch=7)
+        games.reading._look()
+    assert games.reading._grant is first
 
 
 def test_keys_in_quarantine_are_not_read_there(games: Games) -> None:
