@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -70,6 +71,91 @@ def test_a_lease_that_others_had_meanwhile_is_not_renewed(control: Control) -> N
             pytest.fail("it goes on beside another holder")
     with control.transaction() as c:
         assert c.execute(tables.lease.select()).first() is not None, "it left another's"
+
+
+class Clock:
+    """One that goes on by a second with each look, or where the test says so."""
+
+    def __init__(self, step: float = 0.0) -> None:
+        self.now, self.step = 100.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_nothing_is_sent_in_the_last_moment_of_a_lease_nor_by_a_forked_child(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    with Lease(control, "x", clock=clock) as held:
+        clock.now += lease.SECONDS - lease.MARGIN - 0.001
+        held.check()
+        with monkeypatch.context() as patch:
+            patch.setattr(held, "_pid", -1)
+            with pytest.raises(Interrupted):
+                held.check()
+        clock.now += 0.001
+        with pytest.raises(Interrupted):
+            held.check()
+
+
+def test_a_lease_counts_from_before_it_was_asked_for(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(step=1.0)
+    with Lease(control, "x", clock=clock) as held:
+        assert held._until == 102.0 + lease.SECONDS  # as it was looked at the second time
+        turns = iter([False, True])
+        with monkeypatch.context() as patch:
+            patch.setattr(held, "_stop", SimpleNamespace(wait=lambda _: next(turns)))
+            held._renew()
+        assert held._until == clock.now + lease.SECONDS
+
+
+def test_a_holder_elsewhere_is_succeeded_once_it_stood_still_for_as_long_as_it_holds(
+    control: Control,
+) -> None:
+    """However long who takes it over will hold it (R14)."""
+    clock = Clock()
+    held_by(control, boot="elsewhere")
+    with control.transaction() as c:
+        c.execute(tables.lease.update().values(seconds=30.0, counter=7))
+    with Lease(control, "x", seconds=5.0, clock=clock, sleep=clock.sleep) as taken:
+        assert 130.0 <= clock.now < 132.0
+        assert taken.succeeded
+        assert taken._until == clock.now + 5.0
+
+
+def test_a_holder_elsewhere_that_renewed_is_not_succeeded_however_long_nobody_looked(
+    control: Control,
+) -> None:
+    clock = Clock()
+    held_by(control, boot="elsewhere")
+
+    def sleeps(_: float) -> None:
+        clock.now += 1_000.0
+        with control.transaction() as c:
+            c.execute(tables.lease.update().values(counter=tables.lease.c.counter + 1))
+
+    waits = Lease(control, "x", clock=clock, sleep=sleeps)
+    with pytest.raises(Refused, match="another host"), waits:
+        pass
+
+
+def test_a_lease_is_succeeded_by_one_of_those_that_saw_it_stand_still(control: Control) -> None:
+    held_by(control)
+    first, second = Lease(control, "x"), Lease(control, "x")
+    with control.transaction() as c:
+        assert not first._succeed(c, 1, 5)  # it was renewed since
+        assert not first._succeed(c, 2, 0)  # others had it since
+        assert first._succeed(c, 1, 0)
+        assert not second._succeed(c, 1, 0)
+        row = c.execute(tables.lease.select()).one()
+    assert (row.generation, row.counter, row.holder) == (2, 0, first._holder)
 
 
 def test_a_lease_that_was_left_in_doubt_is_succeeded(control: Control) -> None:

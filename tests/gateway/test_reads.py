@@ -289,9 +289,11 @@ def test_what_may_still_be_carried_out_is_looked_for_at_the_primary(
     assert games.get("2", "served") == -3
 
 
+@pytest.mark.parametrize("then", [[], ["2"]], ids=["it", "more than is remembered"])
 def test_what_is_written_while_the_mirror_answers_is_given(
-    games: Games, monkeypatch: pytest.MonkeyPatch
+    games: Games, monkeypatch: pytest.MonkeyPatch, then: list[str]
 ) -> None:
+    monkeypatch.setattr("migrator.gateway.mirrored.PINNED", 1)
     games.share(1.0)
     here = games.gateway._here
     mirror = here.sides(here.follower.standing).mirror
@@ -299,7 +301,8 @@ def test_what_is_written_while_the_mirror_answers_is_given(
 
     def written_meanwhile(keys: list[object]) -> list[Block | None]:
         found = read(keys)
-        games.gateway.put("1", {"id": "1", "n": 100})
+        for key in ("1", *then):
+            games.gateway.put(key, {"id": key, "n": 100})
         return found
 
     monkeypatch.setattr(mirror, "read", written_meanwhile)

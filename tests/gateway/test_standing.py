@@ -127,6 +127,7 @@ def test_a_lease_that_is_renewed_is_alive_and_one_that_runs_out_is_not(
     held.gateways.enter("still", "Game", 0.05, away=True)
     assert alive(held.gateways, ["Game"], pause=0.01) == []
     held.gateways.enter("busy", "Game", 60.0, away=True)
+    held.gateways.renew_away("busy", 60.0)  # it may have died since
     sleeps = []
 
     def renews(seconds: float) -> None:
