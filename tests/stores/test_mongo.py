@@ -749,3 +749,28 @@ def test_what_no_majority_has_may_be_written_or_not(store: MongoStore) -> None:
             write()
         assert raised.value.unknown
     assert one(games, "1").entries == {"": {"n": 3, "rounds": [4]}}
+
+
+@pytest.mark.parametrize(
+    "name", ["a[b", "l*", "a\\b", "a.b", "$a", "a%41", "a\ud800", "_id", "_migrator"]
+)
+def test_a_field_is_changed_where_it_lies_whatever_its_name(store: MongoStore, name: str) -> None:
+    rules = ["/Game/*/*"]
+    games = at(store, "odd_names", rules)
+
+    def held(value: Value) -> Block:
+        return cut(Aggregate("1", {"n": 1, name: value}), representation("Game", rules))
+
+    for set_, append in (({name: 2}, {}), ({}, {name: 2})):
+        before: Value = [1]
+        games.write([held(before)])
+        after = games.amend("1", set_, append)
+        # What lies under another name is left to an exchange.
+        wanted = held(before if after is None else 2 if set_ else [1, 2])
+        assert one(games, "1").entries == wanted.entries
+        assert after is None or after.entries == wanted.entries
+    (path,) = held(1).entries.keys() - {"n"}
+    games.patch([Patch("1", {path: 3})])
+    assert one(games, "1").entries == held(3).entries
+    games.patch([Patch("1", {}, (path,))])
+    assert one(games, "1").entries == {"n": 1}

@@ -25,6 +25,7 @@ from migrator.stores.mongo.edge import edge
 from migrator.stores.mongo.keys import Key
 from migrator.stores.mongo.paging import Pager, Raw, filter_of, selector, wrap
 from migrator.stores.mongo.stored import SIDE, Shape
+from migrator.stores.mongo.wire import Unheld
 
 _TRIES = 20
 # $set refuses records with such names inside, whole documents may have them.
@@ -121,10 +122,15 @@ class Patcher:
             where[f"{SIDE}.tags.{top}"] = {"$exists": False}
         for path in patch.unset:
             steps = parse_path(path)
-            if len(steps) != 1 or not _addressable(str(steps[0])):
+            if len(steps) != 1 or not self._is_own(str(steps[0])):
                 return None
             where[f"{SIDE}.tags.{steps[0]}"] = {"$exists": False}
-        return self._update(where, fields, dict.fromkeys(map(str, patch.unset), 1))
+        unset = dict.fromkeys([str(parse_path(path)[0]) for path in patch.unset], 1)
+        return self._update(where, fields, unset)
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a field lies under its own name, which can stand in an update's path."""
+        return _addressable(name) and self._shape.name(name) == name
 
     def _update(
         self, where: dict[str, Any], fields: Record, unset: dict[str, int]
@@ -157,17 +163,20 @@ class Patcher:
         Only where the fields are the document's own, and nothing in them needs a tag.
         """
         names = [*set_, *append]
-        if self._shape.flat or not all(map(_addressable, names)) or SIDE in names:
+        if self._shape.flat or not all(map(self._is_own, names)):
             return None
-        self._shape.check_nesting(id, {escape(name): [x] for name, x in append.items()})
+        nested = {**set_, **{name: [item] for name, item in append.items()}}
+        self._shape.check_nesting(id, {escape(name): x for name, x in nested.items()})
         changes: dict[str, Any] = {}
         where: dict[str, Any] = {name: {"$type": "array"} for name in append}
         for word, given in (("$set", set_), ("$push", append)):
             if not given:
                 continue
-            held, side = self._shape.side({escape(name): x for name, x in given.items()})
-            data = codec.encode(held)
-            if side or _DOLLAR.search(data, 4):
+            try:
+                data = codec.encode(dict(given))
+            except Unheld:
+                return None
+            if _DOLLAR.search(data, 4):
                 return None
             changes[word] = RawBSONDocument(data)
         where |= {f"{SIDE}.tags.{name}": {"$exists": False} for name in names}

@@ -11,7 +11,7 @@ from migrator.errors import Transient
 from migrator.exchange import Amending, Exchanging
 from migrator.model.block import Patch
 from migrator.model.rules import assemble
-from migrator.model.value import LongDate, Ref, Set
+from migrator.model.value import LongDate, Ref, Set, Value
 from migrator.testing.contract.case import by_capability
 from migrator.testing.contract.harness import (
     Harness,
@@ -92,11 +92,12 @@ class ExchangePromises(Harness):
         else:
             assert same(after, wanted)
             assert_holds(place.collection, [wanted])
-        for odd in (LongDate(10**7), Ref("Game", 1), {"$set": 1}, {"a.b": Set([1])}):
+        odd: list[Value] = [LongDate(10**7), Ref("Game", 1), {"$set": 1}, {"a.b": Set([1])}]
+        for name, item in (*(("note", each) for each in odd), ("a[b*", 1), ("a%41", 1)):
             (before,) = place.collection.read([key])
             assert before is not None
-            after = collection.amend(key, {"note": odd}, {})
-            value = {**assemble(before.entries), "note": odd}
+            after = collection.amend(key, {name: item}, {})
+            value = {**assemble(before.entries), name: item}
             expected = before if after is None else place.cut(key, value)
             assert_holds(place.collection, [expected])
 
