@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from migrator.model.value import Record
 
@@ -27,7 +28,8 @@ class Hand:
     where there is such a game, and both give the game as it is after that, as a gateway does. The
     ``bare`` ones send the change alone. ``sent`` are the requests that a gateway's put, update and
     append make of the store, by the driver and with nothing around them, where they are not what is
-    done by hand: a journal of ours may cost a tenth more than their sum.
+    done by hand: they ask for what has to be so, and a journal of ours may cost a tenth more than
+    their sum.
     """
 
     get: Callable[[str], object]
@@ -39,7 +41,8 @@ class Hand:
     sent: dict[str, Callable[[str, int], object]] = field(default_factory=dict)
 
 
-def must(found: object) -> None:
-    """An application that changes what is not there has to know."""
+def must(found: Any) -> Any:
+    """What was found: an application that changes what is not there has to know."""
     if not found:
         raise LookupError("there is no such game")
+    return found

@@ -17,6 +17,7 @@ from cassandra import ConsistencyLevel
 from pymongo import ReturnDocument, WriteConcern
 
 from migrator.model.value import Record
+from migrator.stores.redis import scripts
 from tests.benchmarks import clients
 from tests.benchmarks.hands import SPELLS, TABLE, Hand, game, must, round_
 from tests.contract.feeds_dynamodb import client
@@ -62,9 +63,15 @@ def of_redis(own: Own, games: int) -> Iterator[Hand]:
         return made(fields.items(), rounds)
 
     def changed(script: Any, key: str, given: object) -> Record:
-        found: Any = script(keys=places(key), args=[given])
-        must(found)
-        fields, rounds = found
+        fields, rounds = must(script(keys=places(key), args=[given]))
+        return made(zip(fields[::2], fields[1::2], strict=True), rounds)
+
+    looking = scripts.of_parts({"": "hash of json", "rounds": "list of json"})
+    assert looking is not None
+    sure = session.register_script(looking.text)
+
+    def sent(key: str, *change: object) -> Record:
+        fields, rounds, _ = must(sure(keys=places(key), args=["nobody-guesses", *change]))
         return made(zip(fields[::2], fields[1::2], strict=True), rounds)
 
     yield Hand(
@@ -74,6 +81,10 @@ def of_redis(own: Own, games: int) -> Iterator[Hand]:
         lambda key, place: changed(longer, key, json.dumps(round_(place))),
         lambda key, number: session.hset(places(key)[0], "n", str(number)),
         lambda key, place: session.rpush(places(key)[1], json.dumps(round_(place))),
+        {
+            "update": lambda key, number: sent(key, 1, "HSET", "n", number),
+            "append": lambda key, place: sent(key, 2, "RPUSH", json.dumps(round_(place))),
+        },
     )
     session.close()
 
@@ -87,12 +98,18 @@ def of_documents(url: str, games: int) -> Iterator[Hand]:
     for number in range(games):
         documents.put(f"game-{number}", number, SPELLS)
 
-    def changed(key: str, change: dict[str, Any]) -> object:
-        found = games_.find_one_and_update(
-            {"_id": key}, change, return_document=ReturnDocument.AFTER
+    def changed(key: str, change: dict[str, Any], **where: Any) -> object:
+        return must(
+            games_.find_one_and_update(
+                {"_id": key, **where}, change, return_document=ReturnDocument.AFTER
+            )
         )
-        must(found)
-        return found
+
+    def plain(name: str) -> dict[str, Any]:
+        """That a field is what it looks like, as a gateway asks."""
+        return {f"_migrator.tags.{name}": {"$exists": False}}
+
+    a_list = {"rounds": {"$type": "array"}, **plain("rounds")}
 
     def bare(key: str, change: dict[str, Any]) -> None:
         must(games_.update_one({"_id": key}, change).matched_count)
@@ -104,6 +121,12 @@ def of_documents(url: str, games: int) -> Iterator[Hand]:
         lambda key, place: changed(key, {"$push": {"rounds": round_(place)}}),
         lambda key, number: bare(key, {"$set": {"n": number}}),
         lambda key, place: bare(key, {"$push": {"rounds": round_(place)}}),
+        {
+            "update": lambda key, number: changed(key, {"$set": {"n": number}}, **plain("n")),
+            "append": lambda key, place: changed(
+                key, {"$push": {"rounds": round_(place)}}, **a_list
+            ),
+        },
     )
     documents.close()
 
@@ -129,16 +152,30 @@ def of_dynamodb(name: str, games: int) -> Iterator[Hand]:
         found = made.get_item(TableName=name, Key={"id": {"S": key}}, ConsistentRead=True)
         return told(found.get("Item", {}))
 
-    def changed(key: str, change: str, given: object, returned: str = "ALL_NEW") -> object:
+    def changed(
+        key: str,
+        change: str,
+        given: object,
+        returned: str = "ALL_NEW",
+        only: str = "attribute_exists(id)",
+        **more: Any,
+    ) -> object:
         found = made.update_item(
             TableName=name,
             Key={"id": {"S": key}},
             UpdateExpression=f"SET {change}",
-            ConditionExpression="attribute_exists(id)",
-            ExpressionAttributeValues={":given": wire.serialize(given)},
+            ConditionExpression=only,
+            ExpressionAttributeValues={":given": wire.serialize(given), **more.pop("values", {})},
             ReturnValues=returned,
+            **more,
         )
         return told(found.get("Attributes", {}))
+
+    def sent(key: str, change: str, given: object, field: str, there: str, **values: Any) -> object:
+        """As a gateway: only where the field is what it looks like, and is not in the rest."""
+        names = {"#0": "_migrator", "#1": "tags", "#2": "_", "#3": field}
+        only = f"attribute_not_exists(#2) AND {there} AND attribute_not_exists(#0.#1.#3)"
+        return changed(key, change, given, only=only, ExpressionAttributeNames=names, values=values)
 
     longer = "rounds = list_append(rounds, :given)"
     try:
@@ -149,7 +186,16 @@ def of_dynamodb(name: str, games: int) -> Iterator[Hand]:
             lambda key, place: changed(key, longer, [round_(place)]),
             lambda key, number: changed(key, "n = :given", number, "NONE"),
             lambda key, place: changed(key, longer, [round_(place)], "NONE"),
-        )
+            {
+                "update": lambda key, number: sent(
+                    key, "#3 = :given", number, "n", "attribute_exists(#3)"
+                ),
+                "append": lambda key, place: sent(
+                    key, "#3 = list_append(#3, :given)", [round_(place)], "rounds",
+                    "attribute_type(#3, :list)", **{":list": {"S": "L"}},
+                ),
+            },
+        )  # fmt: skip
     finally:
         made.delete_table(TableName=name)
         made.close()
