@@ -534,11 +534,12 @@ class Lane:
         self._strange.clear()
         self._acknowledge_overheard(OTHER[primary])
 
-    def pass_over(self, side: str, seconds: float) -> None:
+    def pass_over(self, side: str, seconds: float, mark: str = "") -> None:
         """Read the feed of a side that has just become the primary, and whose fence is up. It shows
-        writes of our own; what somebody else wrote there is told, and mirrored."""
+        writes of our own; what somebody else wrote there is told, and mirrored. ``mark`` as in
+        ``turn``."""
         with self._whole(side):
-            given = self._poll(side, seconds)
+            given = self._gather(side, seconds, hurry=True, mark=mark)
             if given is None:
                 return
             if given.whole:

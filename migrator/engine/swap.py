@@ -27,7 +27,7 @@ from migrator.engine.steady import steady
 from migrator.errors import MigratorError, Refused, Waiting
 from migrator.journal import OTHER, Numbering, Staged
 from migrator.model.phase import Phase
-from migrator.state import ShadowReads, add_up, highest_number
+from migrator.state import Quarantined, ShadowReads, add_up, highest_number
 
 if TYPE_CHECKING:
     from migrator.engine.mirror import Mirror
@@ -114,11 +114,12 @@ def swap(mirror: Mirror, to: str, phase: Phase, terms: SwapTerms) -> Swap:
             columns = mirror.catalogues.under_fence()
             _drain(mirror, old, marks, bound, columns)
             columns(bound.check)
-            _refuse_unlike(mirror, to, terms)
+            aside = _aside(mirror)
+            _refuse_unlike(mirror, to, terms, aside)
             for lane in mirror.lanes:
                 side = lane.side(to)
                 if isinstance(side, Numbering):
-                    mirror.scene.retry(side.number_on, _left_out_number(mirror, lane))
+                    mirror.scene.retry(side.number_on, _left_out_number(mirror, lane, aside))
             steps["drain"] = time.monotonic() - began
             reached("swap.drained")
             if terms.dry_run:
@@ -200,26 +201,30 @@ def _armed(mirror: Mirror) -> dict[str, object]:
 # ---------------------------------------------------------------------- before the fence
 
 
-def _refuse_unlike(mirror: Mirror, to: str, terms: SwapTerms) -> None:
+def _aside(mirror: Mirror) -> list[Quarantined]:
+    """What is in quarantine."""
+    return mirror.scene.control.quarantined(mirror.run.id)
+
+
+def _refuse_unlike(mirror: Mirror, to: str, terms: SwapTerms, aside: Sequence[Quarantined]) -> None:
     """Raise Waiting where the mirror lacks something that nobody accepted."""
-    scene, revision = mirror.scene, mirror.scene.plan.revision
-    aside = {q.shown for q in scene.control.quarantined(scene.run.id)}
+    revision = mirror.scene.plan.revision
+    lacks = {q.shown for q in aside}
     if to == "source":
-        aside -= _left_out(mirror)
-    _accepted(aside, terms, "in quarantine", f"migrator quarantine list {revision}")
+        lacks -= _left_out(mirror)
+    _accepted(lacks, terms, "in quarantine", f"migrator quarantine list {revision}")
     if to == "source":
         _accepted({q.shown for q in mirror.live.ledger()}, terms, "not written back", "mend them")
     if any(lane.scanning for lane in mirror.lanes):
         raise _unscanned(mirror)
 
 
-def _left_out_number(mirror: Mirror, lane: Lane) -> int:
+def _left_out_number(mirror: Mirror, lane: Lane, aside: Sequence[Quarantined]) -> int:
     """Up to which number a new block would take the place of one that lies on the old side alone
     (C50)."""
     if lane.route.changes_key:
         return 0
-    aside = [*mirror.scene.control.quarantined(mirror.run.id), *mirror.live.ledger()]
-    return highest_number(aside, lane.route.number)
+    return highest_number([*aside, *mirror.live.ledger()], lane.route.number)
 
 
 def _unscanned(mirror: Mirror) -> Waiting:
@@ -235,7 +240,7 @@ def _wait_for_wholes(mirror: Mirror, to: str, terms: SwapTerms) -> None:
     until = time.monotonic() + terms.bound
     while time.monotonic() < until:
         try:
-            _refuse_unlike(mirror, to, terms)
+            _refuse_unlike(mirror, to, terms, _aside(mirror))
         except Waiting:
             mirror.scene.check()
             mirror.mirror()
@@ -264,7 +269,7 @@ def _gates(mirror: Mirror, to: str, terms: SwapTerms) -> None:
     """All that can be known before writes are stopped."""
     mirror.catalogues.look(now=True)
     _wait_for_wholes(mirror, to, terms)
-    _refuse_unlike(mirror, to, terms)
+    _refuse_unlike(mirror, to, terms, _aside(mirror))
     _shadowed(mirror, terms)
     for lane in mirror.lanes:
         if unfenced(lane, OTHER[to]) and not terms.hook and not terms.gateways:
@@ -462,7 +467,7 @@ def _begin_reign(mirror: Mirror, lane: Lane, new: str, mark: str) -> None:
         if losses != lane.losses(new):
             losses = lane.losses(new)  # a marker went with the feed that was lost
             mirror.scene.retry(lane.mark, new, mark)
-        lane.pass_over(new, 0.05)
+        lane.pass_over(new, 0.05, mark)
     lane.acknowledge(new)  # what was ours there is not to pass for the application's
 
 

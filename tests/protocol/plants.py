@@ -94,7 +94,7 @@ def _late_start(patch: pytest.MonkeyPatch) -> None:
     """Writes go on before the start, and what the feed shows until then is thrown away."""
     go_on = swap._go_on
 
-    def pass_over(self: Lane, side: str, seconds: float) -> None:
+    def pass_over(self: Lane, side: str, seconds: float, mark: str = "") -> None:
         given = self._poll(side, seconds)
         if given is not None:
             self._acknowledge(side, given)

@@ -259,8 +259,8 @@ def _listen(swaps: Swaps, patch: pytest.MonkeyPatch) -> None:
         swaps.finishes(SIDES.index(primary), met)
         met.clear()
 
-    def passes(self: Lane, side: str, seconds: float) -> None:
-        pass_over(self, side, seconds)
+    def passes(self: Lane, side: str, seconds: float, mark: str = "") -> None:
+        pass_over(self, side, seconds, mark)
         swaps.finishes(SIDES.index(side), self.marks(side))
 
     patch.setattr(world, "step", steps)

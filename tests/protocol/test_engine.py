@@ -168,7 +168,8 @@ def test_under_a_fence_nothing_is_done_twice_or_before_it_is_waited_for(
     world = schedule.world
     acted: list[tuple[set[object], int]] = []
     kept: list[tuple[str, str]] = []
-    act, keep = Lane._act, Lane._keep
+    act, keep, pass_over = Lane._act, Lane._keep, Lane.pass_over
+    passed: list[str] = []
 
     def acts(self: Lane, primary: str, given: Touches) -> None:
         if self.scene.run.fence == "raised":
@@ -179,13 +180,19 @@ def test_under_a_fence_nothing_is_done_twice_or_before_it_is_waited_for(
         kept.append((self.scene.run.fence, side))
         keep(self, side, position)
 
+    def passes(self: Lane, side: str, seconds: float, mark: str = "") -> None:
+        passed.append(side)
+        pass_over(self, side, seconds, mark)
+
     monkeypatch.setattr(Lane, "_act", acts)
     monkeypatch.setattr(Lane, "_keep", keeps)
+    monkeypatch.setattr(Lane, "pass_over", passes)
     world.script["swap.raised"] = lambda: [world.put(key) for key in KEYS] and None
     assert schedule.ask(Phase.CUT_OVER)
     schedule.settle()
 
     assert acted == [(set(KEYS), 1)]
+    assert passed == ["target"]  # the owner's three writes there, and the marker behind them
     # Where the reverse journal begins has to be known before the first write there.
     assert [at for at in kept if at[0]] == [("flipped", "target")]
     assert ("", "source") in kept
