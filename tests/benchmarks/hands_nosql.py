@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pymongo
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from cassandra import ConsistencyLevel
 from pymongo import ReturnDocument, WriteConcern
@@ -105,11 +106,10 @@ def of_documents(url: str, games: int) -> Iterator[Hand]:
             )
         )
 
-    def plain(name: str) -> dict[str, Any]:
-        """That a field is what it looks like, as a gateway asks."""
-        return {f"_migrator.tags.{name}": {"$exists": False}}
-
-    a_list = {"rounds": {"$type": "array"}, **plain("rounds")}
+    def sent(key: str, change: dict[str, Any], name: str, **where: Any) -> object:
+        """As a gateway: only where the field is what it looks like, and given up in a minute."""
+        with pymongo.timeout(60):
+            return changed(key, change, **{f"_migrator.tags.{name}": {"$exists": False}, **where})
 
     def bare(key: str, change: dict[str, Any]) -> None:
         must(games_.update_one({"_id": key}, change).matched_count)
@@ -122,9 +122,9 @@ def of_documents(url: str, games: int) -> Iterator[Hand]:
         lambda key, number: bare(key, {"$set": {"n": number}}),
         lambda key, place: bare(key, {"$push": {"rounds": round_(place)}}),
         {
-            "update": lambda key, number: changed(key, {"$set": {"n": number}}, **plain("n")),
-            "append": lambda key, place: changed(
-                key, {"$push": {"rounds": round_(place)}}, **a_list
+            "update": lambda key, number: sent(key, {"$set": {"n": number}}, "n"),
+            "append": lambda key, place: sent(
+                key, {"$push": {"rounds": round_(place)}}, "rounds", rounds={"$type": "array"}
             ),
         },
     )

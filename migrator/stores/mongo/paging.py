@@ -196,6 +196,9 @@ class Pager:
 
     def read(self, keys: Sequence[Key], projection: dict[str, int] | None = None) -> list[bytes]:
         """The documents of some keys as they are now, in no order; those that exist."""
+        if len(keys) == 1:
+            with edge(self.where):
+                return self._one(keys[0], projection)
         plain = [key for key in keys if key[0] not in (0x03, 0x0B)]
         filters = [selector(key) for key in keys if key[0] in (0x03, 0x0B)]
         # Long lists make a server that looks at each member for each document slow.
@@ -204,8 +207,6 @@ class Pager:
             filters.append(_among(plain[i : i + step]))
         found: list[bytes] = []
         with edge(self.where):
-            if len(keys) == 1:
-                return self._one(keys[0], projection)
             for filter_ in filters:
                 # One more than there can be: the first reply then ends the cursor.
                 for batch in self._collection.find_raw_batches(
