@@ -191,8 +191,7 @@ class Written:
         """Whether what lies there is what the owner wrote last, but for fields that come again."""
         if not self._usual or held is None or isinstance(held, Unread):
             return False
-        rest = self._rest.get(encode(key))
-        return rest is not None and rest == _without(held, self._usual)
+        return self._rest.get(encode(key)) == _without(held, self._usual)
 
     # ------------------------------------------------------------------ the memory
 

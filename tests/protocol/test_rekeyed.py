@@ -354,6 +354,8 @@ def test_what_can_not_go_back_leaves_the_source_as_it_was(
         left = _goes_back(poorer, "10")
     assert left == {"n": 1, "to": "10", "left": "there"}
     assert poorer.ledger() == ["Game:10"]
+    assert _goes_back(poorer, "10") == {"n": 2, "to": "10", "left": "there"}
+    assert poorer.ledger() == []
 
 
 # ---------------------------------------------------------------------- writes by somebody else
