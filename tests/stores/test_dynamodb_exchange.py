@@ -252,6 +252,33 @@ def test_one_that_may_have_been_carried_out_is_told(
     assert entries(games) == game(games, "a", 3).entries
 
 
+@pytest.mark.parametrize("then", [Transient("not now"), Terminal("no right any more")], ids=repr)
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_what_a_later_sending_is_told_says_nothing_of_the_first(
+    games: Collection, monkeypatch: pytest.MonkeyPatch, carried_out: bool, then: Exception
+) -> None:
+    block = game(games, "a", 1)
+    games.write([block])
+    transact, sent = Table.transact, list[object]()
+
+    def unanswered(*request: Any) -> bool:
+        sent.append(request)
+        if len(sent) > 1:
+            raise then
+        if carried_out:
+            assert transact(*request)
+        raise Transient("the connection failed", unknown=True)
+
+    monkeypatch.setattr(Table, "transact", unanswered)
+    change = Patch("a", {"rounds[1]": {"n": 1}})
+    if carried_out:
+        assert exchange(games, "a", block, change)
+        return
+    with pytest.raises(Transient, match="the connection failed") as lost:
+        exchange(games, "a", block, change)
+    assert lost.value.unknown
+
+
 def test_a_plain_write_that_stands_half_done_is_waited_for_and_then_ended(
     games: Collection, plain: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
