@@ -377,9 +377,11 @@ class Gateway:
                             hint="see whether the store answers, and read before you try again",
                         ) from None  # fmt: skip
                     continue
-                except Terminal:
+                except Terminal as error:
                     # A store's own fence refuses before this gateway has seen that it is up.
                     if not follower.look(standing):
+                        if sending.doubtful:
+                            raise sending.lost(sides) from error
                         raise
                     begun = begun or sending.doubtful
 

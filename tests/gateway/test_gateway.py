@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from migrator import commands
-from migrator.errors import MigratorError, Refused, Transient
+from migrator.errors import MigratorError, Refused, Terminal, Transient
 from migrator.gateway import Conflict, Gateway, Terms
 from migrator.model.value import Ref
 from tests.engine.games import SOURCE, game
@@ -149,6 +149,28 @@ def test_what_has_no_answer_is_sent_again_but_an_append(
     games.put("1", {"n": 6})
     assert sent == ["write", "write"]
     assert games.get("1").value == {"n": 6}  # type: ignore[union-attr]
+
+
+def test_what_is_denied_after_a_lost_answer_may_have_been_carried_out_before(
+    games: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a server that was the primary until then."""
+    primary: Any = games._here.sides(games._here.follower.standing).primary
+    write, says = primary.write, [Transient("no answer in time", unknown=True)]
+
+    def denies(blocks: list[object]) -> object:
+        if says:
+            write(blocks)
+            raise says.pop()
+        raise Terminal("this server takes no writes")
+
+    monkeypatch.setattr(primary, "write", denies)
+    with pytest.raises(Transient, match="not known whether this was carried out") as lost:
+        games.put("1", {"n": 1})
+    assert lost.value.unknown
+    assert games.get("1").value == {"n": 1}  # type: ignore[union-attr]
+    with pytest.raises(Terminal, match="takes no writes"):
+        games.put("1", {"n": 2})
 
 
 def test_the_log_of_an_application_is_its_own(
