@@ -448,6 +448,27 @@ def test_a_foreign_write_that_becomes_the_truth_is_mirrored_though_that_failed_a
     assert set(schedule.strangers()) == {"Game:0"}
 
 
+def test_the_marker_of_an_attempt_that_failed_is_not_taken_for_the_next_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+
+    def writes() -> None:
+        for key in "0101":  # more than come at once
+            world.put(key)
+
+    def again() -> None:
+        world.script["swap.raised"] = writes
+        LiveState(schedule.control, schedule.run).ask(Phase.CUT_OVER.value, {})
+
+    world.script["swap.drained"] = _fails
+    _goes_on(schedule, again)
+
+    assert schedule.phase is Phase.CUT_OVER
+    ends_equal(schedule)
+
+
 def test_a_write_between_the_release_and_its_note_outlives_a_crash(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
