@@ -17,12 +17,12 @@ from typing import Final, Literal, TypeAlias, TypeVar
 from migrator.errors import DamagedBlock, Failed, Refused, Terminal, Transient
 from migrator.exchange import Change, Replacing, TooMuch
 from migrator.gateway import changes
-from migrator.gateway.errors import Behind, Conflict
+from migrator.gateway.errors import Behind, Conflict, Stopped
 from migrator.gateway.follower import Moved, Terms
 from migrator.gateway.level import Before, is_level
 from migrator.gateway.noting import Noting
 from migrator.gateway.opened import Opened, Sides
-from migrator.gateway.sending import Sending
+from migrator.gateway.sending import Sending, in_doubt
 from migrator.model.block import Address, Aggregate, Block, has_ended, join, name
 from migrator.model.path import lookup, parse_path
 from migrator.model.rules import CorruptBlock
@@ -327,11 +327,18 @@ class Gateway:
         and nothing done, where what is the primary by then does not suit it."""
         if type(id) is not str:
             changes.refuse_odd(id, here.cls, "the identifier")
-        late = 0.0
+        late, sendings = 0.0, list[Sending]()
         try:
-            return self._sent(here, id, write, suits, once=once, deleted=deleted)
-        except Transient as error:
-            late = here.follower.terms.request_life if error.unknown else 0.0
+            return self._sent(here, id, write, suits, sendings, once=once, deleted=deleted)
+        except (Transient, Terminal, Conflict, Stopped) as error:
+            # What the last sending was told says nothing of those before it.
+            doubtful = any(sending.doubtful for sending in sendings)
+            if isinstance(error, Transient):
+                error.unknown = error.unknown or doubtful
+                doubtful = error.unknown
+            late = here.follower.terms.request_life if doubtful else 0.0
+            if doubtful and not isinstance(error, Transient):
+                raise in_doubt(name(here.cls, id)) from error
             raise
         finally:
             here.mirrored.wrote(id, late)
@@ -342,6 +349,7 @@ class Gateway:
         id: Value,
         write: Callable[[Sides], T],
         suits: Callable[[Sides], bool],
+        sendings: list[Sending],
         *,
         once: bool,
         deleted: bool,
@@ -366,6 +374,7 @@ class Gateway:
                 if brackets is not None:
                     noting = Noting(brackets, sides.key(id), deleted, standing.run)
                 sending = Sending(follower, standing, noting, once, until - time.monotonic())
+                sendings.append(sending)
                 try:
                     return sending.send(write, sides)
                 except Moved:
@@ -377,11 +386,9 @@ class Gateway:
                             hint="see whether the store answers, and read before you try again",
                         ) from None  # fmt: skip
                     continue
-                except Terminal as error:
+                except Terminal:
                     # A store's own fence refuses before this gateway has seen that it is up.
                     if not follower.look(standing):
-                        if sending.doubtful:
-                            raise sending.lost(sides) from error
                         raise
                     begun = begun or sending.doubtful
 

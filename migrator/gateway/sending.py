@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from migrator.errors import Transient
-from migrator.gateway.errors import Conflict
 from migrator.gateway.follower import Follower
 from migrator.gateway.noting import Noting
 from migrator.gateway.opened import Sides
@@ -64,25 +63,8 @@ class Sending(Retry):
 
     def send(self, write: Callable[[Sides], T], sides: Sides) -> T:
         """Carry a write out; what it gives is false where nothing was written. Raises Moved where
-        it is to be begun anew, and Transient ``unknown`` where any sending may have been carried
-        out, whatever the last was told."""
-        try:
-            return self(self._try, write, sides)
-        except Transient as error:
-            error.unknown = error.unknown or self._doubtful
-            raise
-        except Conflict as error:
-            # Somebody else may have written over what an earlier sending had done.
-            if self._doubtful:
-                raise self.lost(sides) from error
-            raise
-
-    def lost(self, sides: Sides) -> Transient:
-        """What to raise where nothing tells whether an earlier sending was carried out."""
-        return Transient(
-            "it is not known whether this was carried out", where=str(sides.primary.at),
-            hint="read the aggregate, and see whether it is there", unknown=True,
-        )  # fmt: skip
+        it is to be begun anew."""
+        return self(self._try, write, sides)
 
     def _try(self, write: Callable[[Sides], T], sides: Sides) -> T:
         lapses = self._follower.check(self._standing)
@@ -102,8 +84,16 @@ class Sending(Retry):
                 error.given_up = error.given_up or self._once
             raise
         if self._once and self._doubtful and done is None:
-            lost = self.lost(sides)
+            lost = in_doubt(str(sides.primary.at))
             lost.given_up = True
             raise lost
         self._follower.assure(self._standing, lapses, str(sides.primary.at))
         return done
+
+
+def in_doubt(where: str) -> Transient:
+    """What to raise where nothing tells whether an earlier sending was carried out."""
+    return Transient(
+        "it is not known whether this was carried out", where=where, unknown=True,
+        hint="read the aggregate, and see whether it is there",
+    )  # fmt: skip

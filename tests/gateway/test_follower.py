@@ -14,7 +14,7 @@ import pytest
 
 from migrator import commands, retry
 from migrator.errors import Refused, Transient
-from migrator.gateway import Conflict, Stopped, follower, noting
+from migrator.gateway import Stopped, follower, noting
 from migrator.gateway.follower import Follower, Moved, Terms
 from migrator.gateway.noting import Noting
 from migrator.gateway.sending import Sending
@@ -528,12 +528,11 @@ def send(
     *,
     once: bool = False,
     brackets: Brackets | None = None,
-    seconds: float = 60.0,
 ) -> object:
     held.follows._unknown_until = 0.0
     with held.writing() as standing:
         bracket = None if brackets is None else Noting(brackets, "1", deleted=True)
-        sending = Sending(held.follows, standing, bracket, once, seconds)
+        sending = Sending(held.follows, standing, bracket, once, 60.0)
         try:
             return sending.send(store, cast("Any", Sides))
         finally:
@@ -646,27 +645,6 @@ def test_what_is_never_sent_twice_is_told_as_unknown(held: Held) -> None:
     assert (lost.value.unknown, store.asked) == (True, 1)
     assert held.follows._unknown_until == held.now + TERMS.request_life
     assert send(held, Store(lambda: fails(unknown=False)), once=True) == "done"
-
-
-def busy() -> NoReturn:
-    fails(unknown=False)
-
-
-def overtaken() -> NoReturn:
-    raise Conflict("it has version 3, and 1 was expected; nothing was written")
-
-
-@pytest.mark.parametrize("then", [busy, overtaken])
-def test_what_a_later_sending_is_told_says_nothing_of_the_first(
-    held: Held, then: Callable[[], NoReturn]
-) -> None:
-    """It may have been carried out, and may be still (R6)."""
-    with pytest.raises(Transient) as lost:
-        send(held, Store(fails, *[then] * 100), seconds=0.1)
-    assert lost.value.unknown
-    with pytest.raises((Transient, Conflict)) as refused:
-        send(held, Store(*[then] * 100), seconds=0.1)
-    assert not getattr(refused.value, "unknown", False)
 
 
 def test_what_its_store_has_given_up_is_not_sent_again(held: Held) -> None:

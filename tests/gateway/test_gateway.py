@@ -12,10 +12,10 @@ import structlog
 
 from migrator import commands
 from migrator.errors import MigratorError, Refused, Terminal, Transient
-from migrator.gateway import Conflict, Gateway, Terms
+from migrator.gateway import Conflict, Gateway, Stopped, Terms
 from migrator.model.value import Ref
 from tests.engine.games import SOURCE, game
-from tests.gateway.kit import make_project, opened
+from tests.gateway.kit import HASTY, make_project, opened
 
 
 @pytest.fixture
@@ -151,26 +151,46 @@ def test_what_has_no_answer_is_sent_again_but_an_append(
     assert games.get("1").value == {"n": 6}  # type: ignore[union-attr]
 
 
-def test_what_is_denied_after_a_lost_answer_may_have_been_carried_out_before(
-    games: Gateway, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "then",
+    [
+        Transient("it is busy"),
+        Terminal("this server takes no writes"),
+        Conflict("it has version 3, and 1 was expected; nothing was written"),
+        Stopped("writes are stopped; nothing was written"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_a_later_sending_is_told_says_nothing_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: MigratorError
 ) -> None:
-    """As by a server that was the primary until then."""
-    primary: Any = games._here.sides(games._here.follower.standing).primary
-    write, says = primary.write, [Transient("no answer in time", unknown=True)]
+    """It may have been carried out, and may be still (R6)."""
+    config = make_project(tmp_path)
+    with commands.Project(config, "test") as project:
+        project.stores.get("old").collection("Game", SOURCE).create()
+    with opened(config, HASTY) as games:
+        follower = games._here.follower
+        primary: Any = games._here.sides(follower.standing).primary
+        write, says = primary.write, [Transient("no answer in time", unknown=True)]
 
-    def denies(blocks: list[object]) -> object:
-        if says:
-            write(blocks)
-            raise says.pop()
-        raise Terminal("this server takes no writes")
+        def denies(blocks: list[object]) -> object:
+            if says:
+                write(blocks)
+                if isinstance(then, Stopped):  # what it is told where its lease ran out
+                    monkeypatch.setattr(follower, "_may", lambda: False)
+                raise says.pop()
+            raise then
 
-    monkeypatch.setattr(primary, "write", denies)
-    with pytest.raises(Transient, match="not known whether this was carried out") as lost:
-        games.put("1", {"n": 1})
-    assert lost.value.unknown
-    assert games.get("1").value == {"n": 1}  # type: ignore[union-attr]
-    with pytest.raises(Terminal, match="takes no writes"):
-        games.put("1", {"n": 2})
+        monkeypatch.setattr(primary, "write", denies)
+        with pytest.raises(Transient) as lost:
+            games.put("1", {"n": 1})
+        assert lost.value.unknown
+        assert games.get("1").value == {"n": 1}  # type: ignore[union-attr]
+        if isinstance(then, Transient):
+            then.unknown = False
+        with pytest.raises(type(then)) as refused:
+            games.put("1", {"n": 2})
+        assert not getattr(refused.value, "unknown", False)
 
 
 def test_the_log_of_an_application_is_its_own(
