@@ -484,6 +484,7 @@ def test_a_write_between_the_release_and_its_note_outlives_a_crash(
     assert schedule.ask(Phase.CUT_OVER)
 
     ends_equal(schedule)
+    assert world.run() == ("target", "")  # and it is over
 
 
 # ---------------------------------------------------------------------- writes by somebody else
