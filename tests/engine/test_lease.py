@@ -109,11 +109,17 @@ def test_a_lease_counts_from_before_it_was_asked_for(
     clock = Clock(step=1.0)
     with Lease(control, "x", clock=clock) as held:
         assert held._until == 102.0 + lease.SECONDS  # as it was looked at the second time
-        turns = iter([False, True])
+        turns = iter([False, True, False])
         with monkeypatch.context() as patch:
             patch.setattr(held, "_stop", SimpleNamespace(wait=lambda _: next(turns)))
+            asked = clock.now + 1
             held._renew()
-        assert held._until == clock.now + lease.SECONDS
+            assert held._until == asked + lease.SECONDS
+            with control.transaction() as c:  # as by one that took it over
+                c.execute(tables.lease.delete())
+            held._renew()
+        with pytest.raises(Interrupted):
+            held.check()
 
 
 def test_a_holder_elsewhere_is_succeeded_once_it_stood_still_for_as_long_as_it_holds(
