@@ -15,7 +15,8 @@ from migrator.state import Control, LiveState
 
 # Seconds of silence after which who waits for a mirror takes it for gone.
 GONE = 30.0
-_MARK_EVERY = 5.0
+# Seconds after which a mark is made once more: twice as long each time.
+_MARK_FIRST, _MARK_LAST = 0.5, 5.0
 
 
 class Heard:
@@ -71,13 +72,14 @@ def settler(
     def settle() -> None:
         heard = Heard(live)
         journals = {settling(): journal_of(route, run.primary, id) for route in routes}
-        marks, marked = set(journals), 0.0
+        marks, due, pause = set(journals), 0.0, _MARK_FIRST
         while marks:
-            if time.monotonic() >= marked + _MARK_EVERY:
-                # Once more: what a feed that was lost had told of the first is gone with it.
+            if time.monotonic() >= due:
+                # Once more: what a feed that was lost, or that nobody heard yet, had told of the
+                # first is gone with it.
                 for mark in marks:
                     journals[mark].mark(mark)
-                marked = time.monotonic()
+                due, pause = time.monotonic() + pause, min(pause * 2, _MARK_LAST)
             silent, state = heard.look()
             met = state.get("settled")
             marks.difference_update(met if isinstance(met, list) else ())
