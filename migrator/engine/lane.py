@@ -317,7 +317,9 @@ class Lane:
                 [*given.marks, *more.marks], max(given.age, more.age),
             )  # fmt: skip
         if self._readings[side].feed is not feed:
-            given.position = None  # of a feed that is no more
+            # Of a feed that is no more: all of it comes again, or was lost. A marker counts only
+            # with the place behind it, where the reverse journal may begin.
+            given.position, given.marks = None, []
         return replace(given, touches=list(touches.values()))
 
     def _poll(self, side: str, seconds: float) -> Touches | None:
@@ -708,11 +710,14 @@ class Lane:
 
 
 def _merge(touches: dict[bytes, Touch], more: Sequence[Touch]) -> None:
-    """Each key once; that it was deleted is kept."""
+    """Each key once; that it was deleted is kept, and of how many writes, where that is counted."""
     for touch in more:
         form = encode(touch.key)
-        old = touches.get(form)
-        touches[form] = touch if old is None or touch.deleted else old
+        if (old := touches.get(form)) is not None:
+            writes = old.writes + touch.writes if old.writes and touch.writes else 0
+            touches[form] = Touch(touch.key, old.deleted or touch.deleted, writes)
+        else:
+            touches[form] = touch
 
 
 def _scan_from_start(

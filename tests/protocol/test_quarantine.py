@@ -9,12 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from migrator.engine import reconcile
-from migrator.errors import Interrupted
+from migrator.engine import lane, reconcile
+from migrator.errors import Interrupted, Transient
+from migrator.journal import Touches
 from migrator.model.phase import Phase
 from migrator.state import LiveState, quarantine_key
 from tests.protocol.schedule import Schedule, World, equal, level, reach
-from tests.protocol.server import Event
+from tests.protocol.server import Event, ServerFeed
 
 Patch = pytest.MonkeyPatch
 ASIDE = "0"
@@ -81,6 +82,35 @@ def test_the_owner_that_set_a_block_aside_leaves_it_alone_after_the_flip(
 
     schedule.settle()
     _is_apart(schedule)
+
+
+def test_a_block_left_out_outlives_a_feed_that_breaks_once_its_marker_was_met(
+    monkeypatch: Patch,
+) -> None:
+    schedule = level(monkeypatch)
+    world = schedule.world
+    schedule.accepts = [f"Game:{ASIDE}"]
+    world.script["swap.raised"] = lambda: world.put(ASIDE, large=True)
+    # As many events as a feed gives at once where there may be more: it is asked again.
+    monkeypatch.setattr(lane, "_MANY", 1)
+    poll, breaks = ServerFeed.poll, [True]
+    given: list[str] = []
+
+    def polls(self: ServerFeed, seconds: float) -> Touches | None:
+        if breaks and any("reign" in mark for mark in given):
+            breaks.clear()
+            raise Transient("the feed broke", where="target")
+        found = poll(self, seconds)
+        given.extend(found.marks if found is not None else ())
+        return found
+
+    monkeypatch.setattr(ServerFeed, "poll", polls)
+
+    assert schedule.ask(Phase.CUT_OVER)
+    schedule.settle()
+
+    assert not breaks
+    _is_apart(schedule)  # the owner's own delete on the target is not the application's
 
 
 def test_what_a_cut_over_left_out_by_name_is_not_asked_for_by_a_rollback(

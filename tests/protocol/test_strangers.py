@@ -175,6 +175,25 @@ def test_a_foreign_delete_beside_the_mirrors_own_write_is_told(schedule: Schedul
     assert schedule.strangers() == [f"Game:{KEY}"]
 
 
+def test_a_foreign_write_behind_the_mirrors_own_is_told_by_the_feed_of_the_new_primary(
+    schedule: Schedule,
+) -> None:
+    world = schedule.world
+
+    def drains() -> None:
+        for key in KEYS:
+            world.put(key)
+
+    world.script["swap.armed"] = drains  # by which it sees whether the feed counts
+    world.script["swap.raised"] = drains
+    # The feed gives three events at a time: the mirror's own, and then this one.
+    world.script["swap.drained"] = lambda: world.foreign("target", KEY)
+    assert schedule.ask(Phase.CUT_OVER)
+
+    assert schedule.strangers() == [f"Game:{KEY}"]
+    equal(world)
+
+
 def gone(server: Server) -> None:
     server.remove(KEY)
 
