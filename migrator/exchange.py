@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from migrator.errors import Refused
+from migrator.errors import MigratorError, Refused, Transient
 from migrator.model.block import Block, Patch
 from migrator.model.diff import same_block
 from migrator.model.value import Value
@@ -37,6 +37,19 @@ def made_of(found: Block, change: Block | Patch) -> Block:
     return Block(found.id, entries | change.set, found.expires, found.place)
 
 
+def done_unread(error: MigratorError) -> Transient:
+    """What to raise where a block was changed, and only its answer shows that it can't be read:
+    as an error of reading alone it would say that nothing was written."""
+    told = Transient(
+        f"it was changed, and then not read: {error.what}",
+        where=error.where,
+        hint=error.hint,
+        unknown=True,
+    )
+    told.given_up = True
+    return told
+
+
 @runtime_checkable
 class Amending(Protocol):
     """A collection that changes top-level fields where they lie; beside ``Collection``."""
@@ -46,7 +59,8 @@ class Amending(Protocol):
     ) -> Block | None:
         """Set fields of an aggregate, and add to lists of it, in one request; the block after that.
 
-        None where it is not there, or takes more than that; then nothing was done.
+        None where it is not there, or takes more than that; then nothing was done. Raises as
+        ``done_unread`` where it can't be read, unless that is found before anything is done.
         """
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from migrator import index, item
+from migrator.errors import Transient
 from migrator.exchange import Amending
 from migrator.model.block import Block
 from migrator.model.canonical import equal
@@ -149,3 +150,19 @@ def test_of_several_that_append_all_stay(make: Make) -> None:
     rounds = found.entries["rounds"]
     assert isinstance(rounds, list)
     assert sorted(rounds[1:]) == given  # type: ignore[type-var]
+
+
+def test_a_change_of_what_turns_out_unreadable_is_not_told_as_refused(
+    make: Make, plain: Any
+) -> None:
+    collection = begun(make)
+    # Two attributes stand for one entry.
+    side = {"M": {"names": {"SS": ["%6Doves"]}}}
+    item = {"id": {"S": "a"}, "n": {"N": "1"}, "%6Doves": {"N": "1"}, "moves": {"N": "2"}}
+    plain.put_item(TableName=collection.at.collection, Item={**item, "_migrator": side})
+    with pytest.raises(Transient, match=r"it was changed.* can't be read") as raised:
+        amend(collection, {"n": 2})
+    assert raised.value.unknown
+    assert raised.value.given_up
+    lying = collection.lying("a")
+    assert lying["n"] == {"N": "2"}

@@ -774,3 +774,20 @@ def test_a_field_is_changed_where_it_lies_whatever_its_name(store: MongoStore, n
     assert one(games, "1").entries == held(3).entries
     games.patch([Patch("1", {}, (path,))])
     assert one(games, "1").entries == {"n": 1}
+
+
+def test_a_change_of_what_turns_out_unreadable_is_not_told_as_refused(
+    store: MongoStore, plain: Database[dict[str, Any]]
+) -> None:
+    games = at(store, "unreadable")
+    # Two fields stand for one.
+    names = {"names": {"a%41": True}}
+    odd = {"_id": "1", "n": 1, "rounds": [], "a%41": 1, "aA": 2, "_migrator": names}
+    plain["unreadable"].insert_one(odd)
+    changes: list[tuple[dict[str, Value], dict[str, Value]]] = [({"n": 2}, {}), ({}, {"rounds": 1})]
+    for set_, append in changes:
+        with pytest.raises(Transient, match=r"it was changed.* can't be read") as raised:
+            games.amend("1", set_, append)
+        assert raised.value.unknown
+        assert raised.value.given_up
+    assert plain["unreadable"].find_one() == {**odd, "n": 2, "rounds": [1]}

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from migrator.exchange import Change
+from migrator.errors import DamagedBlock
+from migrator.exchange import Change, done_unread
 from migrator.model.block import Address, Block, Patch, has_ended
 from migrator.model.move import At, Layout
 from migrator.model.path import escape, parse_path
@@ -174,7 +175,10 @@ class ItemCollection(Live):
         self, id: Value, set: Mapping[str, Value], append: Mapping[str, Value]
     ) -> Block | None:
         item = Amender(self._table, self._shape, self._rules).amend(id, set, append)
-        return None if item is None else self._decoded(id, item)
+        try:
+            return None if item is None else self._decoded(id, item)
+        except DamagedBlock as error:
+            raise done_unread(error) from None
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         return Patcher(self._table, self._shape, self._where).exchange(id, held, change)

@@ -13,7 +13,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.errors import CollectionInvalid, OperationFailure
 
 from migrator.errors import Refused
-from migrator.exchange import Change
+from migrator.exchange import Change, done_unread
 from migrator.journal import Journal, Note
 from migrator.model.block import Address, Block, Patch, has_ended
 from migrator.model.canonical import encode as canonical
@@ -229,7 +229,7 @@ class MongoCollection:
         try:
             return None if found is None else self._shape.decode(bytes(found.raw))
         except Damaged as error:
-            raise keys.unreadable(id, error, self._where) from None
+            raise done_unread(keys.unreadable(id, error, self._where)) from None
 
     def exchange(self, id: Value, held: Block | None, change: Change) -> bool:
         if held is None and isinstance(change, Block):
