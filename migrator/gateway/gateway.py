@@ -220,11 +220,12 @@ class Gateway:
             sides.primary.write([sides.stored(new, None)])
             return True
 
-        if not (_plainly(here, expected) and self._send(here, id, whole, suits=_takes_plain)):
+        sent, plainly = list[Sending](), _plainly(here, expected)
+        if not (plainly and self._send(here, id, whole, sent, suits=_takes_plain)):
             try:
-                self._change(here, id, lambda _: new, expected, whole=True)
+                self._change(here, id, lambda _: new, expected, sent, whole=True)
             except TooMuch:
-                if expected is not ANY or not self._send(here, id, whole):
+                if expected is not ANY or not self._send(here, id, whole, sent):
                     raise
         here.recorder.put(id, value)
         done = Found(id, value, expires)
@@ -256,10 +257,10 @@ class Gateway:
 
         before = self._before(here, id, wait)
         fields = changes.top_fields(set or {}, where)
-        found = None
+        found, sent = None, list[Sending]()
         if fields and not remove and expected is ANY:
-            found = self._amend(here, id, fields, {})
-        done = found or self._change(here, id, change, expected)
+            found = self._amend(here, id, fields, {}, sent)
+        done = found or self._change(here, id, change, expected, sent)
         here.recorder.update(id, set or {}, remove)
         return self._done(here, done, before)
 
@@ -281,8 +282,10 @@ class Gateway:
 
         before = self._before(here, id, wait)
         fields = changes.top_fields({path: item}, where)
-        found = self._amend(here, id, {}, fields, once=True) if fields and expected is ANY else None
-        done = found or self._change(here, id, change, expected, once=True)
+        found, sent = None, list[Sending]()
+        if fields and expected is ANY:
+            found = self._amend(here, id, {}, fields, sent, once=True)
+        done = found or self._change(here, id, change, expected, sent, once=True)
         here.recorder.append(id, path, item)
         return self._done(here, done, before)
 
@@ -299,14 +302,14 @@ class Gateway:
                 sides.primary.delete([Address(key, block.place)])
             return True
 
-        plainly = _plainly(here, expected)
-        if not (plainly and self._send(here, id, whole, suits=_takes_plain, deleted=True)):
+        sent, plainly = list[Sending](), _plainly(here, expected)
+        if not (plainly and self._send(here, id, whole, sent, suits=_takes_plain, deleted=True)):
             try:
-                self._change(here, id, lambda _: None, expected, deleted=True, whole=True)
+                self._change(here, id, lambda _: None, expected, sent, deleted=True, whole=True)
             except TooMuch:
                 if expected is not ANY:
                     raise
-                self._send(here, id, whole, deleted=True)
+                self._send(here, id, whole, sent, deleted=True)
         here.recorder.delete(id)
         if before is not None:
             self._wait(here, id, before)
@@ -318,21 +321,24 @@ class Gateway:
         here: Opened,
         id: Value,
         write: Callable[[Sides], T],
+        sendings: list[Sending],
         *,
         suits: Callable[[Sides], bool] = lambda sides: True,
         once: bool = False,
         deleted: bool = False,
     ) -> T | None:
         """Send one write to the primary, under a permit; begun anew where the run was moved. None,
-        and nothing done, where what is the primary by then does not suit it."""
+        and nothing done, where what is the primary by then does not suit it.
+
+        ``sendings`` are those of the same call before, to which these are added."""
         if type(id) is not str:
             changes.refuse_odd(id, here.cls, "the identifier")
-        late, sendings = 0.0, list[Sending]()
+        late = 0.0
         try:
             return self._sent(here, id, write, suits, sendings, once=once, deleted=deleted)
         except (Transient, Terminal, Conflict, Stopped) as error:
             # What the last sending was told says nothing of those before it.
-            doubtful = any(sending.doubtful for sending in sendings)
+            doubtful = _doubtful(sendings)
             if isinstance(error, Transient):
                 error.unknown = error.unknown or doubtful
                 doubtful = error.unknown
@@ -398,6 +404,7 @@ class Gateway:
         id: Value,
         set: Mapping[str, Value],
         append: Mapping[str, Value],
+        sendings: list[Sending],
         *,
         once: bool = False,
     ) -> Found | None:
@@ -411,7 +418,7 @@ class Gateway:
 
         if here.sides(here.follower.standing).amending is None:
             return None
-        return self._send(here, id, write, suits=_amends, once=once)
+        return self._send(here, id, write, sendings, suits=_amends, once=once)
 
     def _change(
         self,
@@ -419,6 +426,7 @@ class Gateway:
         id: Value,
         change: Callable[[Aggregate | None], Aggregate | None],
         expected: Expected,
+        sendings: list[Sending],
         *,
         once: bool = False,
         deleted: bool = False,
@@ -469,10 +477,12 @@ class Gateway:
             return after if exchanging.exchange(key, held, made) else None
 
         for attempt in range(_TRIES):
-            done = self._send(here, id, try_, once=once, deleted=deleted)
+            done = self._send(here, id, try_, sendings, once=once, deleted=deleted)
             if done is not None:
                 return done
             time.sleep(min(0.05, 0.0005 * attempt))
+        if _doubtful(sendings):
+            raise in_doubt(name(here.cls, id))
         raise Failed(
             "others keep writing it",
             where=name(here.cls, id),
@@ -536,6 +546,11 @@ os.register_at_fork(after_in_child=_in_child)
 def _plainly(here: Opened, expected: Expected) -> bool:
     """Whether a write of a whole aggregate is to be tried without a condition."""
     return expected is ANY and not here.sides(here.follower.standing).by_exchange
+
+
+def _doubtful(sendings: Sequence[Sending]) -> bool:
+    """Whether one of them may have been carried out, though nobody was told so."""
+    return any(sending.doubtful for sending in sendings)
 
 
 def _takes_plain(sides: Sides) -> bool:

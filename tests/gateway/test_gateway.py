@@ -151,6 +151,31 @@ def test_what_has_no_answer_is_sent_again_but_an_append(
     assert games.get("1").value == {"n": 6}  # type: ignore[union-attr]
 
 
+def test_what_a_change_begun_anew_is_told_says_nothing_of_the_tries_before(
+    games: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One was carried out, and somebody else has written over it."""
+    primary: Any = games._here.sides(games._here.follower.standing).primary
+    games.put("1", {"n": 9})
+    theirs = primary.read(["1"])
+    games.put("1", {"n": 0})
+    exchange, says = primary.exchange, ["is lost", "was overtaken"]
+
+    def faulty(*request: object) -> object:
+        if not says:
+            raise Terminal("this server takes no writes")
+        if says.pop(0) == "was overtaken":
+            return False
+        assert exchange(*request)
+        primary.write(theirs)
+        raise Transient("no answer in time", unknown=True)
+
+    monkeypatch.setattr(primary, "exchange", faulty)
+    with pytest.raises(Transient, match="not known whether this was carried out") as lost:
+        games.update("1", {"n": 1})
+    assert lost.value.unknown
+
+
 @pytest.mark.parametrize(
     "then",
     [
