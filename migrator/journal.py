@@ -145,6 +145,17 @@ class Keeping(Protocol):
         """What is kept now; None where there is no such feed. Threads may share it."""
 
 
+@runtime_checkable
+class Forgetful(Protocol):
+    """A journal whose server may come back from a crash, or as another, without writes that it had
+    acknowledged; beside ``Journal``. Its feed is lost then.
+
+    To ask its feed for that takes no request that a writer would have to wait for.
+    """
+
+    forgets: bool
+
+
 class Fence(Protocol):
     """A store's own denial of writes to one collection, for all but Migrator (R16)."""
 

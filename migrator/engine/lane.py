@@ -22,7 +22,7 @@ from migrator.engine.reconcile import FOREIGN, LONGEST_WAIT, RECONCILED, Foreign
 from migrator.engine.spread import reconciler
 from migrator.engine.throttle import Throttle
 from migrator.engine.work import Scene
-from migrator.errors import FeedLost, Refused, Transient
+from migrator.errors import FeedLost, Refused, Transient, Waiting
 from migrator.journal import (
     OTHER,
     Bracketing,
@@ -30,6 +30,7 @@ from migrator.journal import (
     Fence,
     Fenced,
     Followed,
+    Forgetful,
     Journal,
     Touch,
     Touches,
@@ -521,10 +522,18 @@ class Lane:
 
     def drained(self, primary: str, check: Callable[[], None]) -> None:
         """All that was written to the primary has been acted on, and nobody writes: no touch will
-        explain what is suspected still. ``check`` raises where somebody may write again."""
+        explain what is suspected still. ``check`` raises where somebody may write again, Waiting
+        where the mirror may have lost what was written to it: it would become the truth."""
         side = OTHER[primary]
-        if (self._suspects or self._strange) and not self._is_surely_sound(side):
+        forgets = isinstance(self._readings[side].journal, Forgetful)
+        if (self._suspects or self._strange or forgets) and not self._is_surely_sound(side):
             self._end_lost(side)
+            if forgets and not self.scanning:
+                raise Waiting(
+                    "the mirror's feed is not read just now, so its server may have lost writes",
+                    where=str(self.side(side).at),
+                    hint="try again once it is",
+                )
         if self.scanning:
             return
         check()

@@ -37,7 +37,7 @@ from tests.protocol.schedule import (
     reach,
     whole_life,
 )
-from tests.protocol.server import Event, Server
+from tests.protocol.server import Event, Server, ServerFeed, ServerJournal
 
 SCHEDULES = 4
 
@@ -349,6 +349,39 @@ def test_a_mirror_that_is_found_under_the_fence_to_have_lost_writes_does_not_bec
 
     ends_equal(schedule)
     assert schedule.strangers() == []
+    reach(schedule, Phase.CUT_OVER)
+    ends_equal(schedule)
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["again there", "away"])
+def test_a_mirror_whose_server_forgets_is_asked_for_that_though_nobody_is_suspected(
+    monkeypatch: pytest.MonkeyPatch, away: bool
+) -> None:
+    monkeypatch.setattr(ServerJournal, "forgets", True, raising=False)
+    schedule = level(monkeypatch)
+    target = schedule.world.servers["target"]
+
+    def restarts() -> None:
+        """From what its disk held; or it does not answer yet."""
+        del target.blocks["2"]
+        target.lose_feed()
+        if away:
+            monkeypatch.setattr(ServerFeed, "poll", breaks)
+
+    def breaks(feed: ServerFeed, seconds: float) -> Touches | None:
+        if feed._server is not target:
+            return poll(feed, seconds)
+        monkeypatch.setattr(ServerFeed, "poll", poll)
+        raise Transient("the connection broke", where="target")
+
+    poll = ServerFeed.poll
+    schedule.world.script["swap.raised"] = restarts
+
+    assert not schedule.ask(Phase.CUT_OVER)
+    assert not schedule.world.script, "nothing was lost"
+
+    ends_equal(schedule)
+    assert "2" in target.blocks
     reach(schedule, Phase.CUT_OVER)
     ends_equal(schedule)
 

@@ -46,6 +46,8 @@ class Lies(Protocol):
 class RedisJournal:
     """The stream, read for one run."""
 
+    forgets = True
+
     def __init__(self, wire: Wire, form: Lies, id_of: Callable[[bytes], Value], name: str) -> None:
         self.wire = wire
         self.form = form

@@ -42,6 +42,8 @@ class _Counted(NamedTuple):
 class TrackingJournal:
     """What servers tell of written keys, listened to for one run."""
 
+    forgets = True
+
     def __init__(self, wire: Wire, form: Lies, id_of: Callable[[bytes], Value], name: str) -> None:
         self.wire = wire
         self.form = form
