@@ -301,3 +301,16 @@ def test_a_gateway_that_stands_still_in_a_write_holds_nobody_up_for_long(
     assert lost.value.unknown
     store.close()
     assert server.rows("SELECT name FROM item") == [("of another",)]
+
+
+def test_a_server_soon_notices_that_a_host_of_ours_is_gone(server: Base) -> None:
+    """What it had begun is locked until then."""
+    if server.dialect != "postgresql":
+        pytest.skip("no session of MariaDB says how often its server looks")
+    store = opened(server.url)
+    asked = "SELECT setting FROM pg_settings WHERE name LIKE 'tcp_keepalives_%' ORDER BY name"
+    with store.database.reading() as connection:
+        found = [int(each) for each in connection.exec_driver_sql(asked).scalars()]
+    count, idle, interval = found
+    assert 0 < idle + count * interval <= 30
+    store.close()
