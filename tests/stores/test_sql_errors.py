@@ -308,7 +308,7 @@ def test_a_server_soon_notices_that_a_host_of_ours_is_gone(server: Base) -> None
     if server.dialect != "postgresql":
         pytest.skip("no session of MariaDB says how often its server looks")
     store = opened(server.url)
-    asked = "SELECT setting FROM pg_settings WHERE name LIKE 'tcp_keepalives_%' ORDER BY name"
+    asked = "SELECT setting FROM pg_settings WHERE name ~ '^tcp_keepalives_' ORDER BY name"
     with store.database.reading() as connection:
         found = [int(each) for each in connection.exec_driver_sql(asked).scalars()]
     count, idle, interval = found
