@@ -60,9 +60,11 @@ class Holders:
             self._watch = Watch()
         waiting, lapsed = self._watch.sort(self._gateways.leases(self._classes), knows(mirror.run))
         ran_out = {(lease.instance, lease.counter) for lease in lapsed}
-        if ran_out != self._lapsed:
-            self._lapsed, self._since = ran_out, time.monotonic()
-        if waiting or (lapsed and time.monotonic() < self._since + mirror.request_life):
+        if not ran_out <= self._lapsed:
+            self._lapsed |= ran_out
+            self._since = time.monotonic()
+        # Also where the owner of another run of this gateway's has removed its leases meanwhile.
+        if waiting or (self._lapsed and time.monotonic() < self._since + mirror.request_life):
             return False
         # Not before: whoever owns the run by then has nothing else that tells of them (R6).
         self._forget(lapsed)

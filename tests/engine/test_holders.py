@@ -83,6 +83,18 @@ def test_a_copy_begins_after_the_last_request_of_a_killed_gateway_whichever_owne
     assert second.know()
 
 
+def test_a_copy_outwaits_a_killed_gateway_whose_lease_another_runs_owner_has_removed(
+    killed: Killed,
+) -> None:
+    owner, gateways = killed.owner(), Gateways(killed.control)
+    assert not owner.know()
+    gateways.leave(lease.instance for lease in gateways.leases(["Game"]))
+    killed.now += LIFE - 1
+    assert not owner.know()
+    killed.now += 1
+    assert owner.know()
+
+
 def test_a_move_at_rest_that_is_stopped_while_it_outwaits_a_gateway_waits_anew(
     killed: Killed,
 ) -> None:
