@@ -53,8 +53,13 @@ WORLDS: Mapping[str, Bounds] = {
     "two coordinators": _FLIPS._replace(faults=("cutover.replaced",)),
     "control lost": cutover.Bounds(writes=1, faults=("control.lost",)),
     "control old": cutover.Bounds(faults=("control.restored",)),
-    "control lost, lapse": cutover.Bounds(writes=1, faults=("gateway.lapse", "control.lost")),
-    "control lost, old": cutover.Bounds(writes=1, faults=("control.restored", "control.lost")),
+    # Those above have both orders of start and stamps; with more faults they are many states.
+    "control lost, lapse": cutover.Bounds(
+        writes=1, faults=("gateway.lapse", "control.lost"), beside=False
+    ),
+    "control lost, old": cutover.Bounds(
+        writes=1, faults=("control.restored", "control.lost"), beside=False
+    ),
 }
 
 MISSED_IN: Mapping[str, str] = {

@@ -73,6 +73,7 @@ class Bounds(NamedTuple):
     writes: int = 2
     flips: int = 1
     faults: tuple[str, ...] = ()
+    beside: bool = True  # the start goes beside the stamps, and does not wait for them
 
 
 class Cutover(Machine[State]):
@@ -403,8 +404,9 @@ class Cutover(Machine[State]):
         return _acting(s, who, turned)
 
     def cutover_stamp(self, s: State, who: str, store: int) -> State | None:
-        at = TURNED if self.holds("R15.order") else STARTED
-        c = self._who(s, who, at, None)
+        c = self._who(s, who, STARTED, None)
+        if c is None and self.holds("R15.order"):
+            c = self._who(s, who, TURNED, None)
         if c is None or s.stamps[store] == c.stamp:
             return None
         if s.stamps[store] != c.read[store] and self.holds("R15.raise"):
@@ -417,7 +419,7 @@ class Cutover(Machine[State]):
         """What the new primary's feed shows before this is foreign; the owner's own is dropped."""
         late = not self.holds("cutover.start")
         c = self._who(s, who, STAMPED if late else TURNED, None)
-        if c is None or (self.holds("R15.order") and set(s.stamps) != {c.stamp}):
+        if c is None or (not self.bounds.beside and set(s.stamps) != {c.stamp}):
             return None
         feed = s.feeds[c.stamp[1]] if not late and self.holds("R11.kept") else ()
         s = s._replace(feeds=_put(s.feeds, c.stamp[1], (*feed, -c.attempt)))
@@ -426,7 +428,7 @@ class Cutover(Machine[State]):
     def cutover_release(self, s: State, who: str) -> State | None:
         late = not self.holds("cutover.start")
         c = self._who(s, who, TURNED if late else STARTED, FLIPPED)
-        if c is None or (late and set(s.stamps) != {c.stamp}):
+        if c is None or (self.holds("R15.order") and set(s.stamps) != {c.stamp}):
             return None
         s = s._replace(control=s.control._replace(state=QUIET))
         if late or not self.holds("R15.order"):
@@ -468,7 +470,7 @@ class Cutover(Machine[State]):
         """After every lease has run out: the highest epoch decides, and all goes forward."""
         c = s.coordinator
         met = any(n not in (r, c.stamp) for n, r in zip(s.stamps, c.read, strict=True))
-        overtaken = c.at == TURNED and met and s.control.attempt == c.attempt
+        overtaken = c.at in (TURNED, STARTED) and met and s.control.attempt == c.attempt
         if s.late or any(g.lease != NONE or g.call for g in s.gateways):
             return None
         if s.repaired and not (overtaken and self.holds("R15.raise")):
