@@ -22,7 +22,7 @@ import pytest
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient, WriteConcern
 from pymongo.database import Database
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, WriteConcernError
 from structlog.testing import capture_logs
 
 from migrator.errors import DoesNotFit, Refused, Terminal, Transient
@@ -35,7 +35,7 @@ from migrator.model.value import Kind, Value
 from migrator.ports import Json, StoreSettings
 from migrator.stores.mongo import facts, open_store, renewing, wire, writing
 from migrator.stores.mongo.collection import MongoCollection
-from migrator.stores.mongo.edge import by_code
+from migrator.stores.mongo.edge import by_code, translated
 from migrator.stores.mongo.paging import Pager
 from migrator.stores.mongo.renewing import renew
 from migrator.stores.mongo.store import MongoStore
@@ -743,12 +743,17 @@ def test_what_no_majority_has_may_be_written_or_not(store: MongoStore) -> None:
         lambda: undurable.write([whole("1", n=2, rounds=[])]),
         lambda: undurable.amend("1", {"n": 3}, {}),
         lambda: undurable.amend("1", {}, {"rounds": 4}),
+        lambda: undurable.exchange("1", one(games, "1"), whole("1", n=5)),
+        lambda: undurable.patch([Patch("1", {"": {"n": 6}})]),
+        lambda: undurable.exchange("1", one(games, "1"), None),
     ]
     for write in writes:
         with pytest.raises(Transient, match="not yet durable") as raised:
             write()
         assert raised.value.unknown
-    assert one(games, "1").entries == {"": {"n": 3, "rounds": [4]}}
+    assert games.read(["1"]) == [None]
+    # Whatever the server's reason is: here that somebody killed the operation.
+    assert translated(WriteConcernError("interrupted", 11601), "docs", writing=True).unknown  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,8 @@ def translated(
                 where=where,
                 hint="check that it runs, the URL, and TLS options; then try again",
             )
+        case e.WriteConcernError():
+            return _undurable(_short(error), where)
         case e.OperationFailure():
             return by_code(error.code or 0, _short(error), where, key=key, writing=writing)
         case e.ConnectionFailure() | e.WaitQueueTimeoutError():
@@ -127,11 +129,13 @@ def _bulk(error: e.BulkWriteError, where: str, key: object) -> MigratorError:
     for found in details.get("writeErrors", ()):
         return by_code(found["code"], found["errmsg"], where, key=key, writing=True)
     for found in details.get("writeConcernErrors", ()):
-        # Written on the primary; whether it stays is what the server could not say.
-        return Transient(
-            f"not yet durable: {found.get('errmsg')}", where=where, unknown=True, hint="retried"
-        )
+        return _undurable(found.get("errmsg"), where)
     return Terminal(_short(error), where=where)
+
+
+def _undurable(why: object, where: str) -> Transient:
+    """Written on the primary; whether it stays is what the server could not say."""
+    return Transient(f"not yet durable: {why}", where=where, unknown=True, hint="retried")
 
 
 def _short(error: Exception) -> str:
