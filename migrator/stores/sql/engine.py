@@ -344,7 +344,9 @@ def _postgresql_session(options: Options) -> str:
         f"SET statement_timeout = {int(options.statement_timeout * 1000)}",
         f"SET lock_timeout = {int(options.lock_timeout * 1000)}",
         # A host that is gone amid a transaction holds its rows for half a minute, not two hours.
-        "SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3",
+        "SET tcp_keepalives_idle = 15",
+        "SET tcp_keepalives_interval = 5",
+        "SET tcp_keepalives_count = 3",
         # The fence lets these sessions pass (fence_postgresql).
         "SET migrator.writer = 'on'",
         # Our writes are acknowledged by what is durable, whatever the database's default.
