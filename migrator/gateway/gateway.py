@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from migrator.errors import DamagedBlock, Failed, Refused, Terminal, Transient
-from migrator.exchange import Change, Replacing, TooMuch
+from migrator.exchange import Change, Replacing, TooMuch, done_unread
 from migrator.gateway import changes
 from migrator.gateway.errors import Behind, Conflict, Stopped
 from migrator.gateway.follower import Moved, Terms
@@ -414,7 +414,11 @@ class Gateway:
             amending = sides.amending
             if amending is None:
                 return None
-            return _found(here, sides, amending.amend(id, set, append))
+            after = amending.amend(id, set, append)
+            try:
+                return _found(here, sides, after)
+            except DamagedBlock as error:
+                raise done_unread(error) from None
 
         if here.sides(here.follower.standing).amending is None:
             return None

@@ -13,6 +13,7 @@ import structlog
 from migrator import commands
 from migrator.errors import MigratorError, Refused, Terminal, Transient
 from migrator.gateway import Conflict, Gateway, Stopped, Terms
+from migrator.model.block import Block
 from migrator.model.value import Ref
 from tests.engine.games import SOURCE, game
 from tests.gateway.kit import HASTY, make_project, opened
@@ -226,3 +227,17 @@ def test_the_log_of_an_application_is_its_own(
         structlog.get_logger("migrator.gateway").info("gateway sees", cls="Game")
     assert capsys.readouterr() == ("", "")
     assert "event='gateway sees' cls='Game'" in caplog.text
+
+
+def test_a_change_of_what_turns_out_unreadable_is_told_as_perhaps_done(
+    games: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Amends:
+        def amend(self, id: str, *change: object) -> Block:
+            return Block(id, {"n": 1, "n[0]": 1})
+
+    sides = games._here.sides(games._here.follower.standing)
+    monkeypatch.setitem(sides.__dict__, "amending", Amends())
+    with pytest.raises(Transient, match="it was changed") as raised:
+        games.append("1", "rounds", 2)
+    assert raised.value.unknown
