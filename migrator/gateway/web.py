@@ -12,6 +12,7 @@ and acknowledges the fence.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -142,7 +143,7 @@ class _Service:
     async def enter(self, request: Request) -> Response:
         cls, _ = self._gateway(request)
         body = _checked(await _body(request), {"seconds": False})
-        lease, seconds = _AWAY + uuid.uuid4().hex[1:], _seconds(body)
+        lease, seconds = new_lease(cls), _seconds(body)
 
         def enter() -> Body:
             self._leases.enter(lease, cls, seconds, away=True)
@@ -152,7 +153,7 @@ class _Service:
 
     async def renew(self, request: Request) -> Response:
         cls, _ = self._gateway(request)
-        lease = _lease(request)
+        lease = _lease(request, cls)
         seconds = _seconds(_checked(await _body(request), {"seconds": False}))
 
         def renew() -> Body:
@@ -174,7 +175,7 @@ class _Service:
 
     async def acknowledge(self, request: Request) -> Response:
         cls, _ = self._gateway(request)
-        lease = _lease(request)
+        lease = _lease(request, cls)
         body = _checked(await _body(request), {"attempt": True})
 
         def acknowledge() -> bool:
@@ -188,8 +189,8 @@ class _Service:
                      hint="renew the lease, and see where the run stands")  # fmt: skip
 
     async def leave(self, request: Request) -> Response:
-        self._gateway(request)
-        await run_in_threadpool(self._leases.leave, [_lease(request)])
+        cls, _ = self._gateway(request)
+        await run_in_threadpool(self._leases.leave, [_lease(request, cls)])
         return _json(200, {})
 
 
@@ -277,9 +278,18 @@ def _record(body: Body, name: str) -> dict[str, Value]:
     return given
 
 
-def _lease(request: Request) -> str:
+def new_lease(cls: str) -> str:
+    """A name that no other lease has, and that tells its class."""
+    return _begins(cls) + uuid.uuid4().hex[8:]
+
+
+def _begins(cls: str) -> str:
+    return _AWAY + hashlib.sha256(cls.encode()).hexdigest()[:7]
+
+
+def _lease(request: Request, cls: str) -> str:
     lease: str = request.path_params["lease"]
-    if not lease.startswith(_AWAY):
+    if not lease.startswith(_begins(cls)):
         raise HTTPException(404, "there is no such lease: take a new one")
     return lease
 

@@ -21,7 +21,7 @@ from migrator import commands
 from migrator.cli import main
 from migrator.errors import DoesNotFit, Failed, MigratorError, Transient, Waiting
 from migrator.gateway import Behind, Gateway
-from migrator.gateway.web import _failed
+from migrator.gateway.web import _failed, new_lease
 from migrator.model.phase import Phase
 from migrator.state import gateways
 from migrator.state.gateways import SHORT, Gateways, Watch, has_acknowledged, is_armed
@@ -332,6 +332,19 @@ def test_a_lease_over_http_keeps_the_fence_waiting(served: Served, owner: Owner)
     ours = next(x for x in leases.leases(["Game"]) if x.instance != lease["lease"])
     assert served.ask("DELETE", f"{at}/leases/{ours.instance}")[0] == 404  # the service's own
     assert ours.instance in {x.instance for x in leases.leases(["Game"])}
+
+
+def test_a_lease_of_another_class_is_none_here(served: Served, owner: Owner) -> None:
+    lease, leases = new_lease("Player"), Gateways(owner.control)
+    leases.enter(lease, "Player", 30, away=True)
+    (before,) = leases.leases(["Player"])
+    at = f"/v1/classes/Game/leases/{lease}"
+
+    assert served.ask("PUT", at, {"seconds": 30})[0] == 404
+    assert served.ask("POST", f"{at}/acknowledge", {"attempt": owner.run.attempt})[0] == 404
+    assert served.ask("DELETE", at)[0] == 404
+
+    assert leases.leases(["Player"]) == [before]
 
 
 def test_a_write_under_the_fence_waits_and_then_says_when_to_try_again(
