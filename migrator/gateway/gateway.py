@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, TypeAlias, TypeVar
 
-from migrator.errors import DamagedBlock, Failed, Refused, Terminal, Transient
+from migrator.errors import DamagedBlock, Failed, MigratorError, Refused, Terminal, Transient
 from migrator.exchange import Change, Replacing, TooMuch, done_unread
 from migrator.gateway import changes
-from migrator.gateway.errors import Behind, Conflict, Stopped
+from migrator.gateway.errors import Behind, Conflict
 from migrator.gateway.follower import Moved, Terms
 from migrator.gateway.level import Before, is_level
 from migrator.gateway.noting import Noting
@@ -336,7 +336,7 @@ class Gateway:
         late = 0.0
         try:
             return self._sent(here, id, write, suits, sendings, once=once, deleted=deleted)
-        except (Transient, Terminal, Conflict, Stopped) as error:
+        except MigratorError as error:
             # What the last sending was told says nothing of those before it.
             doubtful = _doubtful(sendings)
             if isinstance(error, Transient):

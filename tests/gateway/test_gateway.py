@@ -13,7 +13,7 @@ import structlog
 from migrator import commands
 from migrator.errors import MigratorError, Refused, Terminal, Transient
 from migrator.gateway import Conflict, Gateway, Stopped, Terms
-from migrator.model.block import Block
+from migrator.model.block import Address, Block
 from migrator.model.value import Ref
 from tests.engine.games import SOURCE, game
 from tests.gateway.kit import HASTY, make_project, opened
@@ -152,10 +152,11 @@ def test_what_has_no_answer_is_sent_again_but_an_append(
     assert games.get("1").value == {"n": 6}  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("gone", [False, True], ids=["written over", "deleted"])
 def test_what_a_change_begun_anew_is_told_says_nothing_of_the_tries_before(
-    games: Gateway, monkeypatch: pytest.MonkeyPatch
+    games: Gateway, monkeypatch: pytest.MonkeyPatch, gone: bool
 ) -> None:
-    """One was carried out, and somebody else has written over it."""
+    """One was carried out, and somebody else has written over it, or deleted it."""
     primary: Any = games._here.sides(games._here.follower.standing).primary
     games.put("1", {"n": 9})
     theirs = primary.read(["1"])
@@ -166,6 +167,8 @@ def test_what_a_change_begun_anew_is_told_says_nothing_of_the_tries_before(
         if not says:
             raise Terminal("this server takes no writes")
         if says.pop(0) == "was overtaken":
+            if gone:
+                primary.delete([Address("1")])
             return False
         assert exchange(*request)
         primary.write(theirs)
