@@ -30,6 +30,9 @@ log = structlog.get_logger("migrator.swap")
 
 # Beyond the longest lease, for what it takes to see that it ran out, or that a swap is armed.
 _ARMING = 25.0
+# So often those that ran out are outwaited while others run out meanwhile.
+_ROUNDS = 3
+_PAUSE = 0.02
 
 
 class Holders:
@@ -71,7 +74,23 @@ class Holders:
         return True
 
     def arm(self, to: Phase, *, denied: bool) -> None:
-        """Wait until each looks at the run all the time. Raises Waiting."""
+        """Wait until each looks at the run all the time, and where the store does not deny what
+        those had sent that ran out, until that is over. Raises Waiting."""
+        for _ in range(_ROUNDS):
+            if not (lapsed := self._lapsed_at_arming()):
+                break
+            if not denied:
+                self._outwait()
+            self._forget(lapsed)  # one that came back meanwhile is seen in the next round
+        else:
+            raise Waiting(
+                f"{_told(lapsed)} ended without leaving, as others did before",
+                hint="see why these applications end again and again, then try again",
+            )
+        self.followers.refuse(self.followers.unable(to), to)  # also who came since the gate
+
+    def _lapsed_at_arming(self) -> list[GatewayLease]:
+        """Those that ran out, once all others look at the run all the time. Raises Waiting."""
         leases = self._gateways.leases(self._classes)
         longest = max([SECONDS, *(lease.lasts for lease in leases)])
         until = time.monotonic() + longest + _ARMING
@@ -81,8 +100,17 @@ class Holders:
                 f"{_told(waiting)} did not notice that the sides are to be swapped",
                 hint="see that these applications reach the control database, or stop them",
             )
-        self._part(lapsed, denied)
-        self.followers.refuse(self.followers.unable(to), to)  # also who came since the gate
+        return lapsed
+
+    def _outwait(self) -> None:
+        """Wait until no request can be carried out any more of those that ran out: no store denies
+        it, and behind a flip it would change the new mirror unseen (R6, R16)."""
+        life = self._mirror.request_life
+        log.warning("waits for the last requests of gateways that ran out", seconds=life)
+        until = time.monotonic() + life
+        while time.monotonic() < until:
+            self._turn()
+            time.sleep(_PAUSE)
 
     def able(self, to: Phase) -> None:
         """See that all go on in a phase that is about to be reached. Raises Waiting."""
@@ -97,24 +125,22 @@ class Holders:
         mirror.tell()
 
     def hold(self, until: float, *, denied: bool) -> None:
-        """Wait until none of them writes. Raises Waiting, where that takes too long."""
+        """Wait until none of them writes. Raises Waiting, where that takes too long, or where
+        nothing stops the last request of one that ran out: ``denied`` tells that the store does
+        (R16)."""
         waiting, lapsed = self._wait(has_acknowledged, until, self._mirror.scene.check)
         if waiting:
             raise Waiting(
                 f"{_told(waiting)} did not stop writing in time: undone",
                 hint="try again, or allow more: --bound SECONDS",
             )
-        self._part(lapsed, denied)
-
-    def _part(self, lapsed: list[GatewayLease], denied: bool) -> None:
-        """Forget those that ran out. Raises Waiting where nothing stops the last request of one:
-        ``denied`` tells that the store does (R16)."""
-        self._forget(lapsed)
         if lapsed and not denied:
+            # Their leases stay, so that the next attempt outwaits them, whoever makes it.
             raise Waiting(
-                f"{_told(lapsed)} ended without leaving, and its last request may live on: undone",
-                hint=f"try again in {self._mirror.request_life:g} s",
+                f"{_told(lapsed)} ended without leaving, and a last request may live on: undone",
+                hint=f"try again: that is outwaited then, for {self._mirror.request_life:g} s",
             )
+        self._forget(lapsed)
 
     def _wait(
         self,
@@ -131,7 +157,7 @@ class Holders:
         for lease in lapsed:
             log.warning("gateway ran out", instance=lease.instance, cls=lease.cls)
         if lapsed:
-            self._gateways.leave(lease.instance for lease in lapsed)
+            self._gateways.forget(lapsed)
 
 
 def _told(leases: list[GatewayLease]) -> str:

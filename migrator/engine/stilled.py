@@ -75,4 +75,4 @@ def _wait(scene: Scene) -> None:
         scene.check()
         time.sleep(_PAUSE)
     # Only now: one that is stopped meanwhile, and begun again, has nothing else that tells of them.
-    gateways.leave(lease.instance for lease in lapsed)
+    gateways.forget(lapsed)

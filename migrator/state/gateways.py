@@ -291,11 +291,20 @@ class Gateways:
             return bool(done.rowcount)
 
     def leave(self, instances: Iterable[str]) -> None:
-        """Remove leases: the holder's own, or such as an owner saw run out."""
+        """Remove leases, as their holder."""
         with self._control.transaction() as c:
             c.execute(gateway.delete().where(gateway.c.instance.in_(list(instances))))
 
     # ------------------------------------------------------------------ an owner's side
+
+    def forget(self, lapsed: Iterable[GatewayLease]) -> None:
+        """Remove leases that ran out; not one that was renewed since: its holder goes by it, and
+        has to be waited for."""
+        g = gateway.c
+        with self._control.transaction() as c:
+            for lease in lapsed:
+                mine = g.instance == lease.instance, g.counter == lease.counter
+                c.execute(gateway.delete().where(*mine))
 
     def leases(self, classes: Iterable[str]) -> list[GatewayLease]:
         """The leases on some classes. Read them only after the change they are to see."""

@@ -13,9 +13,10 @@ import sqlalchemy as sa
 from migrator.engine import holders
 from migrator.engine.holders import Holders
 from migrator.engine.stilled import stilled
-from migrator.errors import Interrupted
+from migrator.errors import Interrupted, Waiting
+from migrator.model.phase import Phase
 from migrator.state import Control
-from migrator.state.gateways import Gateways, gateway
+from migrator.state.gateways import SHORT, Gateways, Standing, gateway
 from migrator.state.tables import metadata
 
 LIFE = 10.0
@@ -33,8 +34,12 @@ class Killed:
         engine = sa.create_engine("sqlite://", poolclass=sa.pool.StaticPool)
         metadata.create_all(engine)
         self.control, self.now = Control(engine, "test"), 100.0
+        self.sleep: Callable[[float], None] = self.passes
         self.run = self.control.start("0001", "", "", [("Game", "a", "b")])
         self.dies()
+
+    def passes(self, seconds: float) -> None:
+        self.now += seconds
 
     def dies(self) -> None:
         """A gateway that nobody has known of until now."""
@@ -53,7 +58,8 @@ class Killed:
         """As a process that has just become the owner sees them."""
         lane = SimpleNamespace(side=lambda _: _Bracketed())
         owner = SimpleNamespace(
-            scene=self.scene(), run=self.run, lanes=[lane], request_life=LIFE
+            scene=self.scene(), run=self.run, lanes=[lane], request_life=LIFE,
+            tell=lambda **_: None,
         )  # fmt: skip
         return Holders(cast("Any", owner))
 
@@ -61,7 +67,8 @@ class Killed:
 @pytest.fixture
 def killed(monkeypatch: pytest.MonkeyPatch) -> Killed:
     made = Killed()
-    monkeypatch.setattr(holders, "time", SimpleNamespace(monotonic=lambda: made.now))
+    clock = SimpleNamespace(monotonic=lambda: made.now, sleep=lambda pause: made.sleep(pause))
+    monkeypatch.setattr(holders, "time", clock)
     return made
 
 
@@ -107,3 +114,36 @@ def test_a_move_at_rest_that_is_stopped_while_it_outwaits_a_gateway_waits_anew(
     with pytest.raises(Interrupted), stilled(killed.scene(check)):
         pytest.fail("what a killed gateway had sent was not outwaited")
     assert Gateways(killed.control).leases(["Game"])
+
+
+def test_a_swap_outwaits_a_killed_gateway_unless_a_store_denies_what_it_had_sent(
+    killed: Killed,
+) -> None:
+    gateways, began = Gateways(killed.control), killed.now
+    killed.owner().arm(Phase.CUT_OVER, denied=True)
+    assert (killed.now, gateways.leases(["Game"])) == (began, [])
+    killed.dies()
+    with pytest.raises(Waiting, match="ended without leaving"):
+        killed.owner().hold(killed.now, denied=False)
+    # Asked again at once, and of another owner.
+    killed.owner().arm(Phase.CUT_OVER, denied=False)
+    assert killed.now >= began + LIFE
+    assert not gateways.leases(["Game"])
+
+
+def test_a_swap_waits_for_a_gateway_that_comes_back_while_its_last_request_is_outwaited(
+    killed: Killed,
+) -> None:
+    gateways, owner = Gateways(killed.control), killed.owner()
+    (lease,) = gateways.leases(["Game"])
+    armed = Standing(killed.run.id, attempt=killed.run.attempt)
+
+    def sleep(seconds: float) -> None:
+        killed.now += LIFE
+        gateways.renew(lease.instance, SHORT)
+        gateways.saw(lease.instance, armed)
+
+    killed.sleep = sleep
+    with pytest.raises(Waiting, match="can't follow"):  # it is asked whether it can: it counts
+        owner.arm(Phase.CUT_OVER, denied=False)
+    assert [each.instance for each in gateways.leases(["Game"])] == [lease.instance]
