@@ -11,7 +11,7 @@ from migrator.commands.comparing import compare_live
 from migrator.commands.live import ask, end_live
 from migrator.commands.project import Project
 from migrator.commands.started import Applied, Terms, applied
-from migrator.engine.ending import refuse_no_way_back
+from migrator.engine.ending import refuse_no_way_back, refuse_not_cut_over
 from migrator.engine.swap import SwapTerms
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Watcher
@@ -141,7 +141,11 @@ def finish(
     """End a move for good; the source is dropped unless it is kept. ``accept_keys`` are the blocks
     in quarantine that may go with it."""
     revision = project.revision_id(revision)
-    if project.control.run(revision).live:
+    if (run := project.control.run(revision)).live:
+        if not run.phase.ended:
+            # At once: what is asked for during a swap would be done behind it, on other data than
+            # it was asked of, and nobody was asked whether the source may go.
+            refuse_not_cut_over(run)
         _refuse_needed(project, revision, keep_source)
         terms = SwapTerms(keep_source=keep_source, accept_keys=tuple(accept_keys))
         return end_live(project, revision, Phase.FINISHED, terms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from migrator.commands import live
 from migrator.engine import points
 from tests.cli.kit import Project
 
@@ -12,7 +13,18 @@ from tests.cli.kit import Project
 def test_a_finish_that_has_begun_leaves_no_way_back(
     shop: Project, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
+    early: list[tuple[int, str]] = []
+
+    def asks(point: str) -> None:
+        if point == "swap.fenced":
+            told = shop("finish", "0001")
+            early.append((told.code, told.err))
+
+    # As long as a cut-over is not done nobody is asked whether the source may go.
+    monkeypatch.setattr(live, "GONE", 1.0)
+    monkeypatch.setattr(points, "hook", asks)
     shop.done("apply", "0001", "--yes", *words)
+    assert [(code, "not cut over" in err) for code, err in early] == [(3, True)] * len(words)
 
     def kill(point: str) -> None:
         if point == "finish.dropped":
