@@ -58,19 +58,30 @@ class _Packets:
 
     def __init__(self, raw: Any) -> None:
         self._raw = raw
+        # Past the driver's ``_read_bytes``, which would be called twice for each packet.
+        self._read = raw._rfile.read
         self._number = raw._next_seq_id - 1  # of what was sent, which may be several packets
 
     def next(self) -> bytes:
         """A packet. Raises the server's error, where it is one."""
-        read = self._raw._read_bytes
         parts = []
         while True:
-            head: bytes = read(4)
-            self._number = (self._number + 1) % 256
-            if head[3] != self._number:
-                raise self._lost(f"packet {head[3]} came instead of {self._number}")
-            length = head[0] | head[1] << 8 | head[2] << 16
-            data: bytes = read(length)
+            try:
+                head: bytes = self._read(4)
+                if len(head) < 4:
+                    raise self._lost("during query")
+                self._number = (self._number + 1) % 256
+                if head[3] != self._number:
+                    raise self._lost(f"packet {head[3]} came instead of {self._number}")
+                length = head[0] | head[1] << 8 | head[2] << 16
+                data: bytes = self._read(length)
+                if len(data) < length:
+                    raise self._lost("during query")
+            except OSError as error:
+                raise self._lost(f"during query ({error})") from error
+            except BaseException:
+                self._raw._force_close()
+                raise
             if length < _LONGEST:
                 break
             parts.append(data)

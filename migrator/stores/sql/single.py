@@ -225,7 +225,10 @@ class Joined(Single):
     @cached_property
     def _rest(self) -> Sequence[_Text]:
         """One for each table: beside others in one request it takes less than a join."""
-        return [self._text(self._statement([node]), [node]) for node in self.nodes[1:]]
+        return [self._text(self._rows(node), [node]) for node in self.nodes[1:]]
+
+    def _by_table(self, answers: Sequence[Sequence[Row]]) -> dict[Node, list[Row]]:
+        return dict(zip(self.nodes, map(list, answers), strict=True))
 
     @classmethod
     def suits(cls, root: Node) -> bool:
@@ -273,17 +276,12 @@ class Joined(Single):
 
     def _statement(self, nodes: Sequence[Node]) -> Any:
         """What tells tables apart comes first."""
+        if len(nodes) == 1:
+            return self._rows(nodes[0], sa.literal_column("0"))
         tables = [node.table.alias(f"t{i}") for i, node in enumerate(nodes)]
         columns = self._columns(nodes, tables)
-        order = [
-            table.c[name]
-            for node, table in zip(nodes, tables, strict=True)
-            if node.up is not None and not _is_counted(node)
-            for name in _order(node)
-        ]
-        if len(nodes) == 1:
-            made = sa.select(sa.literal_column("0"), *columns).where(self._of(nodes[0], tables[0]))
-            return made.order_by(*order)
+        pairs = zip(nodes, tables, strict=True)
+        order = [column for node, table in pairs for column in self._server_order(node, table)]
         numbers: list[Any] = [
             sa.select(sa.literal_column(str(i)).label("number")) for i in range(len(nodes))
         ]
@@ -296,6 +294,18 @@ class Joined(Single):
             there.append(table.c[(node.parent or node.key)[0]].is_not(None))
         made = sa.select(of.c.number, *columns).select_from(source).where(sa.or_(*there))
         return made.order_by(of.c.number, *order) if order else made
+
+    def _rows(self, node: Node, *heads: sa.ColumnElement[Any]) -> Any:
+        """The rows of one table, in their order."""
+        table = node.table.alias("t0")
+        made = sa.select(*heads, *self._columns([node], [table])).where(self._of(node, table))
+        return made.order_by(*self._server_order(node, table))
+
+    def _server_order(self, node: Node, table: sa.FromClause) -> list[sa.ColumnElement[Any]]:
+        """What the server orders the rows of a table by: nothing where we do."""
+        if node.up is None or _is_counted(node):
+            return []
+        return [table.c[name] for name in _order(node)]
 
 
 class EachTable(One):
