@@ -67,6 +67,8 @@ def test_what_was_made_for_a_feed_goes_also_where_its_place_was_not_noted_yet(
     assert _made(shop, file)
 
     shop.done("abort", "0001", "--keep-target")
+    again = one_line(shop("abort", "0001", "--keep-target"), 3, "refused")
+    assert "0001 is aborted already: the target was kept" in again
 
     assert _made(shop, file) == []
 
@@ -122,6 +124,10 @@ def test_what_a_silent_mirror_was_asked_for_is_not_done_later(
 
         monkeypatch.setattr(LiveState, "renew", renews)
         with Lease(project.control, "dev/0001/mirror"):
+            told = one_line(shop("abort", "0001", "--leave-target"), 5, "waiting")
+            assert "the mirror is running" in told
+            told = one_line(shop("cutover", "0001"), 3, "refused")
+            assert "both sides were not compared yet" in told
             told = one_line(shop("abort", "0001", "--keep-target"), 5, "waiting")
             assert "said nothing" in told
             assert "taken back" in told
@@ -136,9 +142,8 @@ def test_what_a_silent_mirror_was_asked_for_is_not_done_later(
     told = shop.done("abort", "0001", "--leave-target").out
     assert "left as it is: docs:games" in told
     assert "remove there what begins with migrator_" in told
-    assert "0001 is aborted already" in one_line(
-        shop("abort", "0001", "--keep-target"), 3, "refused"
-    )
+    again = one_line(shop("abort", "0001", "--keep-target"), 3, "refused")
+    assert "0001 is aborted already: the target was left as it is" in again
 
 
 def test_what_was_asked_for_while_somebody_else_left_the_move_is_over(

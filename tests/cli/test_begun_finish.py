@@ -37,9 +37,10 @@ def test_a_finish_that_has_begun_leaves_no_way_back(
     assert "a finish has begun to drop the source: there is no way back" in told
     assert "next:  migrator finish 0001\n" in told
     assert "rollback" not in told
-    refused = shop("abort", "0001", "--keep-target")
-    assert refused.code == 3
-    assert "there is no way back" in refused.err
-    assert "roll back first" not in refused.err
+    for other in (["abort", "0001", "--keep-target"], ["rollback", "0001"]):
+        refused = shop(*other)
+        assert refused.code == 3
+        assert "there is no way back" in refused.err
+        assert "roll back first" not in refused.err
     shop.done("finish", "0001", "--yes")
     assert "no way back" not in shop.done("status", "0001").out

@@ -98,6 +98,11 @@ def test_3_where_a_finish_would_drop_what_lies_nowhere_else(shop: Project, live:
         shop.done("cutover", "0001", "--accept-key", "Game:3", *PATIENT.split())
     else:
         shop.done("apply", "0001", "--yes", "--accept", "E103", "--accept-key", "Game:3")
+    script = shop.root / "migrations/0001_games.py"
+    before = script.read_text()
+    script.write_text(before.replace('"games"', '"others"'))
+    assert "is no longer what run" in one_line(shop("finish", "0001", "--yes"), 3, "refused")
+    script.write_text(before)
     answer = shop("finish", "0001", "--yes")
     assert answer.code == 3, answer
     lost = "refused: 1 blocks in quarantine lie nowhere else, and would be lost: Game:3"
@@ -125,6 +130,7 @@ def test_3_where_the_script_is_no_longer_that_of_the_run(shop: Project) -> None:
     script = shop.root / "migrations/0001_games.py"
     before = script.read_text()
     shop.done("apply", "0001", "--yes")
+    assert "is moved at rest" in one_line(shop("repair", "0001"), 3, "refused")
     # Otherwise `finish` would drop what the script names now.
     script.write_text(before.replace('"game"', '"round"').replace("rounds=", "x="))
     for words in (["finish", "0001", "--yes"], ["rollback", "0001"], ["verify", "0001"],

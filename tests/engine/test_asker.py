@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import sqlalchemy as sa
+
+from migrator.commands.live import _Asked
 from migrator.engine.asker import LEFT, Asker
-from migrator.state import Request
+from migrator.engine.swap import SwapTerms
+from migrator.model.phase import Phase
+from migrator.state import Control, LiveState, Request
+from migrator.state.tables import metadata
 
 
 class Owner:
@@ -55,3 +65,26 @@ def test_what_nobody_has_to_renew_and_what_its_own_process_asks_is_wanted() -> N
     assert owner.after(10 * LEFT, 1, renewed=None)
     assert owner.after(0.0, 2)
     assert owner.after(10 * LEFT, 2)
+
+
+@pytest.mark.parametrize(
+    ("phase", "wanted", "renews"),
+    [
+        (Phase.PLANNED, Phase.SHADOW_READ, False),
+        (Phase.SHADOW_READ, Phase.CUT_OVER, True),
+        (Phase.CUT_OVER, Phase.SHADOW_READ, True),
+        (Phase.PREPARED, Phase.ABORTED, True),
+        (Phase.CUT_OVER, Phase.FINISHED, True),
+    ],
+)
+def test_who_asks_for_a_swap_or_an_end_has_to_wait_for_it_and_who_copies_need_not(
+    phase: Phase, wanted: Phase, renews: bool
+) -> None:
+    engine = sa.create_engine("sqlite://", poolclass=sa.pool.StaticPool)
+    metadata.create_all(engine)
+    control = Control(engine, "test")
+    run = control.advance(control.start("0001", "", "", [("Game", "a", "b")], True), phase)
+    _Asked(cast("Any", SimpleNamespace(control=control)), run, wanted, SwapTerms())
+    request = LiveState(control, run.id).asked()
+    assert request is not None
+    assert (request.renewed is not None) == renews

@@ -27,6 +27,7 @@ from migrator.journal import Note, note_of
 from migrator.model.epoch import from_text, to_text
 from migrator.model.phase import Phase
 from migrator.outbox import FileNote
+from migrator.planning.file import decode_plan
 from migrator.state import Lease, LiveState
 from tests.ending import joined, waited
 from tests.engine.games import SETTINGS, contents, fill, game, make_project, source, target
@@ -462,7 +463,12 @@ def test_a_lost_run_is_not_rebuilt_from_another_plan(live: Live) -> None:
     live.swap()
     live.control.unlink()
     plan = next(live.config.parent.glob("plans/*.json"))
-    plan.rename(plan.with_suffix(".kept"))
+    with live.open() as project:
+        other = replace(decode_plan(plan.read_bytes(), "plan"), fingerprint="another")
+        commands.save_plan(project, other)
+    with live.open() as project, pytest.raises(Refused, match="was begun with another plan"):
+        commands.repair(project, "0001", "rebuild")
+    plan.unlink()
     with live.open() as project, pytest.raises(Refused, match="is needed to rebuild it"):
         commands.repair(project, "0001", "rebuild")
     with live.open() as project, pytest.raises(Refused, match="is no way on"):
