@@ -55,7 +55,7 @@ class RekeyedWorld(World):
         if not self._follows():
             return
         self.version += 1
-        value: dict[str, Any] = {"n": self.version, "to": to} | ({LARGE: True} if large else {})
+        value: dict[str, Any] = {"n": self.version, "to": to} | ({LARGE: "target"} if large else {})
         server = self.servers[self.side]
         if self.side == "source":
             done = server.put(key, {"": value})

@@ -30,6 +30,7 @@ from migrator.engine.mirror import Mirror
 from migrator.engine.throttle import Throttle
 from migrator.engine.work import Scene
 from migrator.errors import Interrupted, MigratorError, Refused, Transient
+from migrator.journal import OTHER
 from migrator.model.block import Block
 from migrator.model.move import At, Move
 from migrator.model.phase import Phase
@@ -267,17 +268,27 @@ class World:
         elif self.draws.chance(0.25):
             self.delete(key)
         else:
-            self.put(key)
+            self.put(key, large=self.is_large())
+
+    def is_large(self) -> bool:
+        """Whether what is written next does not fit the mirror."""
+        return False
+
+    def mends(self) -> None:
+        """The application does what it can for a swap that was not done."""
 
     def put(self, key: str, *, large: bool = False, blindly: bool = False) -> None:
         """The application writes a new version, unless it is stopped or denied.
 
-        ``blindly``: it asks nobody, and writes where it is not denied.
+        ``large``: the other side does not take it. ``blindly``: it asks nobody, and writes where
+        it is not denied.
         """
         self.version += 1
-        value: dict[str, Any] = {"n": self.version} | ({LARGE: True} if large else {})
-        if (blindly or self._follows()) and self.servers[self.side].put(key, {"": value}):
-            self._said(f"write {key} = {self.version}")
+        if not (blindly or self._follows()):
+            return
+        value: dict[str, Any] = {"n": self.version} | ({LARGE: OTHER[self.side]} if large else {})
+        if self.servers[self.side].put(key, {"": value}):
+            self._said(f"write {'large ' * large}{key} = {self.version}")
             self.history[key] = self.version
 
     def delete(self, key: str) -> None:
@@ -340,6 +351,10 @@ class World:
         if held == self.history | {key: held[key] for key in told if held[key] < 0}:
             return ""
         return f"the {side} holds {held}, and the application was told {self.history}"
+
+    def differ(self) -> bool:
+        """Whether the sides do, where they must not."""
+        return self.held("source") != self.held("target")
 
 
 class _Clock:
@@ -635,9 +650,10 @@ def filled(
     given: Decisions | None = None,
     *,
     in_memory: bool = False,
+    kind: type[World] = World,
 ) -> Schedule:
     """A schedule whose source holds some blocks."""
-    world = World(seed, chances, given)
+    world = kind(seed, chances, given)
     for key in KEYS[: 1 + world.draws.below(len(KEYS))]:
         world.version += 1
         world.servers["source"].put(key, {"": {"n": world.version}})
@@ -686,6 +702,7 @@ def reach(schedule: Schedule, phase: Phase) -> None:
             return
         if attempt == 3:
             schedule.settle()
+        schedule.world.mends()
     raise AssertionError(_tale(schedule.world, f"{phase.words} is not reached"))
 
 
@@ -694,7 +711,7 @@ def equal(world: World) -> None:
     for side in ("source", "target"):
         lacks = world.lacks(side)
         assert not lacks, _tale(world, lacks)
-    assert world.held("source") == world.held("target"), _tale(world, "the sides differ")
+    assert not world.differ(), _tale(world, "the sides differ")
 
 
 def _tale(world: World, what: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 from migrator.errors import DamagedBlock, DoesNotFit, FeedLost, Transient
 from migrator.journal import Touch, Touches
@@ -19,7 +19,7 @@ from migrator.model.value import Value
 from migrator.ports import Json, Page
 
 Fate = Literal["done", "refused", "lost", "late", "killed"]
-LARGE = "large"  # a value that the target does not take
+LARGE = "large"  # of a value: the store that does not take it
 DAMAGED = "damaged"  # one that can't be read
 
 
@@ -200,7 +200,7 @@ class Server:
 
     def write(self, blocks: Sequence[Block]) -> int:
         for block in blocks:
-            if self.at.store == "target" and LARGE in block.entries[""]:  # type: ignore[operator]
+            if cast("dict[str, object]", block.entries[""]).get(LARGE) == self.at.store:
                 raise DoesNotFit("too large", key=block.id, where=str(self.at))
         self._send(blocks, [])
         return 0

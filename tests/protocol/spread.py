@@ -63,7 +63,7 @@ class SpreadWorld(World):
         n = self.version
         if self.keeps and old not in (None, to) and self._chosen.random() < self.keeps:
             n = self.history[key]
-        value: dict[str, Any] = {"n": n} | ({LARGE: True} if large else {})
+        value: dict[str, Any] = {"n": n} | ({LARGE: "target"} if large else {})
         if self.side == self.wholes:
             done = self._put_in(to, key, value)
             if done and old is not None and old != to:

