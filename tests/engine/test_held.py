@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import pytest
+
 from migrator.engine.held import Held
-from migrator.errors import Transient
+from migrator.errors import Interrupted, MigratorError, Transient
 from migrator.model.phase import Phase
 from migrator.state import Run
 
@@ -20,12 +22,12 @@ class Lane:
     written: list[str] = field(default_factory=list)
     met: list[str] = field(default_factory=list)
     scanning: bool = False
-    broken: bool = False
+    broken: type[MigratorError] | None = None
 
     def mark(self, side: str, name: str) -> None:
         assert side == "source"
-        if self.broken:
-            raise Transient("no answer")
+        if self.broken is not None:
+            raise self.broken("no answer")
         self.written.append(name)
 
     def has_mark(self, side: str, mark: str) -> bool:
@@ -62,7 +64,7 @@ def test_it_is_held_since_before_a_marker_that_all_lanes_met() -> None:
     assert beside.held.told() is None
     two.met = list(two.written)
     beside.turn(0.25)
-    assert beside.age == 0.75
+    assert (len(one.written), beside.age) == (1, 0.75)  # the next one comes a second after it
     beside.turn(0.5)
     assert len(one.written) == 2
     beside.turn(5.0)
@@ -102,6 +104,14 @@ def test_a_marker_proves_nothing_while_keys_are_compared_anew() -> None:
         lane.met = list(lane.written)
     beside.turn()
     assert beside.age == 0.0
+    beside.turn(1.0)
+    beside.lanes[1].scanning = True
+    for lane in beside.lanes:
+        lane.met = list(lane.written)
+    written = len(beside.lanes[0].written)
+    beside.turn(0.5)
+    assert beside.age == 1.5  # what was held before is held still
+    assert len(beside.lanes[0].written) == written  # one a second, however soon it is met
 
 
 def test_a_marker_of_another_reign_proves_nothing() -> None:
@@ -115,14 +125,27 @@ def test_a_marker_of_another_reign_proves_nothing() -> None:
     beside.turn(1.0)
     assert beside.held.told() is None
     assert len(beside.lanes[0].written) == 2
+    for lane in beside.lanes:
+        lane.met = list(lane.written)
+    beside.turn()
+    told = beside.held.told()
+    assert told is not None
+    assert told["epoch"] == 3  # a gateway believes it in that reign alone
 
 
 def test_a_marker_that_can_not_be_written_is_written_later() -> None:
     beside = Beside()
-    beside.lanes[1].broken = True
+    beside.lanes[1].broken = Transient
     beside.turn()
     beside.turn(1.0)
     assert beside.held.told() is None
-    beside.lanes[1].broken = False
+    beside.lanes[1].broken = None
     beside.turn(1.0)
     assert len(beside.lanes[1].written) == 1
+
+
+def test_an_owner_that_has_lost_its_lease_ends_there_too() -> None:
+    beside = Beside()
+    beside.lanes[1].broken = Interrupted
+    with pytest.raises(Interrupted):
+        beside.turn()
