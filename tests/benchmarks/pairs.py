@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from tests.contract import servers as contract
 from tests.contract.own_redis import Own
 from tests.gateway.kit import opened
 from tests.system.application import Documents, Held, Rounds, Side, Tables
-from tests.system.kit import Shop
+from tests.system.kit import ENV, Shop
 from tests.system.servers import connect_postgresql
 from tests.system.test_live_dynamodb import Items
 from tests.system.test_live_feeds import SqlTables, on_mariadb, on_sqlite
@@ -239,13 +240,16 @@ def _to_tables(documents: Documents, tables: Tables, writes: int) -> dict[str, f
 
 
 @contextmanager
-def from_redis(root: Path) -> Iterator[Pair]:
-    """The replication stream, from a hash and a list to a string on another server."""
+def from_redis(root: Path, feed: str = "replication") -> Iterator[Pair]:
+    """The replication stream, or what servers tell of written keys; from a hash and a list to a
+    string on another server."""
     # A server of its own, whose stream nobody else fills.
     with tempfile.TemporaryDirectory() as folder, texts() as target:
         old = Own(folder, "--appendonly", "yes")
         keys = Keys(old, TABLE)
         shop = Shop(root, {"cache": old.url, target.name: target.url})
+        with shop.config.open("a") as settings:
+            settings.write(f'[env.{ENV}.stores.cache.options]\nfeed = "{feed}"\n')
         shop.script(games(keys_at(TABLE), target.at))
 
         def many(writes: int) -> None:
@@ -381,6 +385,7 @@ def cassandra(root: Path) -> Iterator[Pair]:
 PAIRS: dict[str, Callable[[Path], Any]] = {
     "mongodb": mongodb,
     "redis": from_redis,
+    "tracking": partial(from_redis, feed="tracking"),
     "cassandra": cassandra,
     "dynamodb": dynamodb,
 }
