@@ -15,7 +15,7 @@ from migrator.model.move import At, Layout
 from migrator.model.path import escape, parse_path
 from migrator.model.rules import Entries
 from migrator.model.value import Value
-from migrator.ports import Held, Json, Observer, Page, Rates, Statistics, Units, one_page
+from migrator.ports import Held, Json, Observer, Page, Rates, Statistics, Units
 from migrator.stores.dynamodb import facts, findings, keys, sizes
 from migrator.stores.dynamodb.amending import Amender
 from migrator.stores.dynamodb.capacity import Meter, read_units
@@ -25,7 +25,7 @@ from migrator.stores.dynamodb.item import ItemShape
 from migrator.stores.dynamodb.live import Keys, Live, item_keys
 from migrator.stores.dynamodb.options import GATHERED, REST, SIDE, Options
 from migrator.stores.dynamodb.patching import Patcher
-from migrator.stores.dynamodb.ranges import after, segments, unreadable
+from migrator.stores.dynamodb.ranges import after, sample, segments, unreadable
 from migrator.stores.dynamodb.table import Table, Write, put, remove
 from migrator.stores.dynamodb.wire import Wire
 
@@ -136,11 +136,7 @@ class ItemCollection(Live):
             raise unreadable(id, error, self._where) from None
 
     def sample(self, size: int) -> Page:
-        # A scan begins anywhere in the order of hashes: its first items are as good as others.
-        wanted = -(-size // 8) if size > 8 else 1
-        ranges = segments(min(size, 8))
-        found = one_page((self.page(range_, None, wanted) for range_ in ranges), size)
-        return found if found.met >= size else self.page(None, None, size)
+        return sample(self, size)
 
     def observer(self) -> Observer:
         from migrator.stores.dynamodb.observer import ItemObserver

@@ -14,7 +14,7 @@ from migrator.model.block import Address, Block, Patch
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value, show
-from migrator.ports import Held, Json, Observer, Page, Rates, Statistics, Units, one_page
+from migrator.ports import Held, Json, Observer, Page, Rates, Statistics, Units
 from migrator.retry import request as by_retry
 from migrator.stores.dynamodb import facts, findings, keys, sizes
 from migrator.stores.dynamodb.capacity import Meter
@@ -27,7 +27,7 @@ from migrator.stores.dynamodb.locator import Locator, find_all
 from migrator.stores.dynamodb.options import SIDE, Options
 from migrator.stores.dynamodb.partitions import PartitionKeys
 from migrator.stores.dynamodb.places import Place
-from migrator.stores.dynamodb.ranges import after, segments, unreadable
+from migrator.stores.dynamodb.ranges import after, sample, segments, unreadable
 from migrator.stores.dynamodb.side import Side
 from migrator.stores.dynamodb.switching import Switcher
 from migrator.stores.dynamodb.table import Table, remove
@@ -311,11 +311,7 @@ class GatheredCollection(Live):
             raise unreadable(id, error, self._where) from None
 
     def sample(self, size: int) -> Page:
-        # A scan begins anywhere in the order of hashes: its first items are as good as others.
-        wanted = -(-size // 8) if size > 8 else 1
-        ranges = segments(min(size, 8))
-        found = one_page((self.page(range_, None, wanted) for range_ in ranges), size)
-        return found if found.met >= size else self.page(None, None, size)
+        return sample(self, size)
 
     def observer(self) -> Observer:
         from migrator.stores.dynamodb.gathered_observer import GatheredObserver
