@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
@@ -146,22 +147,31 @@ def test_what_a_silent_mirror_was_asked_for_is_not_done_later(
     assert "0001 is aborted already: the target was left as it is" in again
 
 
+def _refused(
+    shop: Project, asks: Callable[[commands.Project], object]
+) -> tuple[threading.Thread, list[str]]:
+    """Somebody else, to be started, who asks for something; and what he is refused with."""
+    said: list[str] = []
+
+    def run() -> None:
+        with commands.Project(shop.root / "migrator.toml", "dev") as project:
+            try:
+                asks(project)
+            except Refused as error:
+                said.append(error.what)
+
+    return threading.Thread(target=run), said
+
+
 def test_what_was_asked_for_while_somebody_else_left_the_move_is_over(
     shop: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.done("plan", "0001", "--live", "-o", "live.json")
     shop.done("apply", "live.json", "--until", "prepared")
     monkeypatch.setattr(live, "_STAND_BY", 0.05)
-    said: list[str] = []
-
-    def asks() -> None:
-        with commands.Project(shop.root / "migrator.toml", "dev") as project:
-            try:
-                live.ask(project, "0001", Phase.DUAL_WRITE, commands.SwapTerms())
-            except Refused as error:
-                said.append(error.what)
-
-    waits = threading.Thread(target=asks)
+    waits, said = _refused(
+        shop, lambda project: live.ask(project, "0001", Phase.DUAL_WRITE, commands.SwapTerms())
+    )
     with commands.Project(shop.root / "migrator.toml", "dev") as project:
         with Lease(project.control, "dev/0001/mirror"):
             run = project.control.run("0001")
@@ -179,16 +189,7 @@ def test_of_two_who_leave_a_move_at_once_the_later_is_told_what_became_of_it(
     shop.done("plan", "0001", "--live", "-o", "live.json")
     shop.done("apply", "live.json", "--until", "prepared")
     monkeypatch.setattr(live, "_STAND_BY", 0.05)
-    said: list[str] = []
-
-    def keeps() -> None:
-        with commands.Project(shop.root / "migrator.toml", "dev") as project:
-            try:
-                commands.abort(project, "0001", drop_target=False)
-            except Refused as error:
-                said.append(error.what)
-
-    other = threading.Thread(target=keeps)
+    other, said = _refused(shop, lambda project: commands.abort(project, "0001", drop_target=False))
     with commands.Project(shop.root / "migrator.toml", "dev") as project:
         state = LiveState(project.control, project.control.run("0001").id)
 
