@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,25 +18,26 @@ from migrator.state import LiveState
 from migrator.state.gateways import Gateways
 from tests.engine.games import fill, game, make_project, source, target
 
-MANY = 300
+WRITES = 60.0
+"""Seconds after which the writer ends by itself, where a swap is never given up."""
 
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[commands.Project]]:
     """For each project in the list a game is written as soon as the one before was mirrored."""
     projects: list[commands.Project] = []
-    left = MANY
+    count, until = 0, time.monotonic() + WRITES
 
     def hook(point: str) -> None:
-        nonlocal left
-        if point == "mirror.applied" and left:
-            left -= 1
+        nonlocal count
+        if point == "mirror.applied" and time.monotonic() < until:
+            count += 1
             for project in projects:
-                fill(source(project), [("1", game(left))])
+                fill(source(project), [("1", game(count))])
 
     monkeypatch.setattr(points, "hook", hook)
     yield projects
-    assert left, "the writer has ended before the swap was given up"
+    assert time.monotonic() < until, "the writer has ended before the swap was given up"
 
 
 def begin(project: commands.Project) -> None:
