@@ -10,6 +10,7 @@ import pytest
 from tests import revival
 
 _MOST_UNSTEADY = 3
+_WIDTH = 200  # characters of a message
 _DIED = "died"
 _before = pytest.StashKey[int]()
 
@@ -59,7 +60,32 @@ def _count(reporter: pytest.TerminalReporter) -> int:
     return len(own) + len(_deaths())
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, None, None]:
+    _tell(terminalreporter)
+    yield
+    # Behind pytest's own summary, a line each: of a long log often just the end is kept.
+    for line in _in_short(terminalreporter):
+        terminalreporter.write_line(line)
+
+
+def _in_short(reporter: pytest.TerminalReporter) -> Generator[str, None, None]:
+    stats = reporter.stats
+    failed = {each.nodeid for each in (*stats.get("failed", []), *stats.get("error", []))}
+    for report in _tried_again(reporter):
+        again = "failed again" if report.nodeid in failed else "unsteady"
+        crash = getattr(report.longrepr, "reprcrash", None)
+        why = crash.message if crash else report.longreprtext
+        yield f"{again}: {report.nodeid} - {why.strip().partition(chr(10))[0][:_WIDTH]}"
+    for death in _deaths():
+        yield f"unsteady: {death.name} died"
+    if _count(reporter) > _MOST_UNSTEADY:
+        yield f"more than {_MOST_UNSTEADY} unsteady: the run failed"
+
+
+def _tell(terminalreporter: pytest.TerminalReporter) -> None:
     for report in _tried_again(terminalreporter):
         terminalreporter.section(f"unsteady, to be looked into: {report.nodeid}")
         for _, names in (each for each in report.user_properties if each[0] == _DIED):
@@ -70,8 +96,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"pid {death.pid}; the end of its log:")
         for line in death.said:
             terminalreporter.write_line(f"  {line}")
-    if _count(terminalreporter) > _MOST_UNSTEADY:
-        terminalreporter.write_line(f"more than {_MOST_UNSTEADY} unsteady: the run failed")
 
 
 @pytest.hookimpl(tryfirst=True)
