@@ -559,7 +559,7 @@ class Reconciler:
         gone: list[Block | None] = []
         refused: list[Value] = []
         aside = self._known_aside()
-        left: set[bytes] = set()
+        left: set[bytes] = set()  # what is not known to be of the target
         alike = others(self._read, route.target, keys, olds)
         for key, new, old in zip(keys, news, olds, strict=True):
             if old is not None and not is_key(key, old.id):
@@ -569,6 +569,7 @@ class Reconciler:
                 elif new is not None:
                     self._enter(key, self._one(route.source, old.id), "")
                     refused.append(key)
+                    left.add(encode(key))
                     done.aside += 1
                     continue
                 old = None
@@ -587,6 +588,8 @@ class Reconciler:
             except NOT_MADE as error:
                 self._enter(key, *route.why(error))
                 refused.append(key)
+                if isinstance(error, CorruptBlock):
+                    left.add(encode(key))
                 done.aside += 1
                 continue
             if back is None:
@@ -599,6 +602,9 @@ class Reconciler:
                 done.create += old is None
         if self._looks:
             return Done()
+        # Before it is written over: whoever finds it there after a crash, and the target without
+        # it, would take it for what was left out, and leave it.
+        self._take_up([key for key in keys if encode(key) not in left])
         reached("mirror.write")
         # Deletes first: they make way for unique values.
         self._delete(route.source, gone, done)
@@ -607,8 +613,6 @@ class Reconciler:
             refused.append(block.id)
             done.aside += 1
         self._strike(keys, refused)
-        left.update(map(encode, refused))
-        self._take_up([key for key in keys if encode(key) not in left])
         return done
 
     def _strike(self, keys: Sequence[Value], refused: Sequence[Value]) -> None:

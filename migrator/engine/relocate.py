@@ -360,6 +360,9 @@ class Relocator(Reconciler):
         """Write what differs, and remove the rest."""
         side = self._side(OTHER[primary])
         writes, gone = self._compare(primary, batch, want, done)
+        if primary == "target":
+            # Before it is written over, as without new keys.
+            self._take_up([key for f, (key, _) in batch.mirror.items() if f in batch.owners])
         reached("mirror.write")
         # Deletes first: they make way for unique values.
         self._delete(side, gone, done)
@@ -445,8 +448,6 @@ class Relocator(Reconciler):
         keys = [each.key for each in batch.led.values()]
         if primary == "target":
             self._strike(keys, [each.key for each in refused.values()])
-            made = {f for f, owner in batch.owners.items() if owner.refused is None}
-            self._take_up([key for f, (key, _) in batch.mirror.items() if f in made])
             return
         self._take_up([key for key in keys if encode(key) not in refused])
         self._remember("source", keys, set(refused))

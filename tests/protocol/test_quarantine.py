@@ -365,6 +365,26 @@ def test_a_key_that_was_written_and_deleted_at_once_is_gone_from_both_sides(
     equal(schedule.world)
 
 
+@pytest.mark.parametrize("point", ["mirror.write", "mirror.written"])
+def test_what_replaced_a_block_left_out_goes_from_both_sides_though_its_owner_died(
+    point: str, monkeypatch: Patch
+) -> None:
+    schedule = _left_out(monkeypatch)
+    world = schedule.world
+
+    def dies() -> None:
+        world.truncate()  # no touch tells which keys were there
+        world.kill()
+
+    world.put(ASIDE)
+    world.script[point] = dies
+    schedule.settle()
+
+    assert world.history == {}
+    assert schedule.aside() == []
+    equal(world)
+
+
 # ---------------------------------------------------------------------- by somebody else
 
 

@@ -263,6 +263,30 @@ def test_a_block_whose_key_another_has_outlives_a_cut_over_that_left_it_out(
     _ends_with(world, {"1": "10", "2": "12"})
 
 
+@pytest.mark.parametrize("point", ["mirror.write", "mirror.written"])
+def test_what_replaced_a_block_left_out_goes_from_both_sides_though_its_owner_died(
+    point: str, monkeypatch: Patch
+) -> None:
+    schedule, world = level(monkeypatch)
+    world.put("1", to="10")
+    schedule.settle()
+    schedule.accepts = ["Game:1"]
+    reach(schedule, Phase.CUT_OVER)
+    schedule.settle()
+    target = world.servers["target"]
+
+    def dies() -> None:
+        target.truncate()  # no touch tells which keys were there
+        world.kill()
+
+    target.put("15", {"": {"n": 7, "to": "15", "was": "1"}})
+    world.script[point] = dies
+    schedule.settle()
+
+    assert schedule.aside() == []
+    assert world.held("source") == world.held("target") == {}
+
+
 def test_a_block_that_leads_nowhere_does_not_keep_from_a_rollback_once_it_is_accepted(
     monkeypatch: Patch,
 ) -> None:

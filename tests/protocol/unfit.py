@@ -108,12 +108,12 @@ class UnfitWorld(World):
         return f"the {side} holds {held}, and must hold {wanted}"
 
     def resurrected(self) -> set[str]:
-        """What was left out, written anew on the target and removed there, which no feed has shown
-        to be removed: it may be on the source, and go over again after a rollback."""
+        """What was left out, written anew on the target and removed there, of which no feed has
+        shown anything: it is on the source as it was, and goes over again after a rollback."""
         if not self._untold:
             return set()
-        gone = self._before.keys() - self.history.keys()
-        return {key for key in gone if key in self.servers["source"].blocks}
+        held, gone = self.held("source"), self._before.keys() - self.history.keys()
+        return {key for key in gone if held.get(key) == self._before[key]}
 
     def differ(self) -> bool:
         return False  # what each side has to hold is known
