@@ -216,6 +216,24 @@ def test_a_session_ended_during_a_write_leaves_doubt(server: Base) -> None:
     store.close()
 
 
+def test_a_server_that_does_not_know_what_became_of_a_statement_leaves_doubt(
+    tmp_path: Path,
+) -> None:
+    base = Base("postgresql", tmp_path)
+    base.run("CREATE TABLE item (id integer NOT NULL PRIMARY KEY, name varchar(20))")
+    base.run(
+        "CREATE FUNCTION unknown() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "RAISE EXCEPTION 'not known' USING ERRCODE = 'statement_completion_unknown'; END $$"
+    )
+    base.run("CREATE TRIGGER t BEFORE INSERT ON item FOR EACH ROW EXECUTE FUNCTION unknown()")
+    try:
+        with pytest.raises(Transient, match="not known") as caught:
+            base.store().collection("Item", ITEMS).write([item(1)])
+        assert caught.value.unknown
+    finally:
+        base.drop()
+
+
 def _end_sessions(server: Base) -> None:
     for _ in range(1200):
         if server.dialect == "postgresql":

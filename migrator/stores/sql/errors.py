@@ -69,6 +69,7 @@ _STATES: dict[str, tuple[Sort, str]] = {
     "25P03": (Sort.LOST, "idle"),
     "25P04": (Sort.LOST, "idle"),
     "57014": (Sort.AGAIN, "time"),
+    "40003": (Sort.LOST, ""),  # the server does not know what became of the statement
     "40": (Sort.AGAIN, "lock"),
     "55P03": (Sort.AGAIN, "lock"),
     "53300": (Sort.AGAIN, "unreachable"),
