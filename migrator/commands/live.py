@@ -119,7 +119,8 @@ class _Asked:
         self._heard = Heard(self._live)
         # What only copies may go on when nobody waits for it any more.
         self._copies = run.phase is not Phase.CUT_OVER and wanted.rank < Phase.CUT_OVER.rank
-        self._swaps = not self._copies and not wanted.ended
+        # Before an abort nothing is mirrored, so that no store keeps it from being begun.
+        self._patient = not self._copies and wanted is not Phase.ABORTED
         plain = msgspec.to_builtins(terms)
         self._number = self._live.ask(wanted.value, plain, renewed=not self._copies)
         self._renewed = time.monotonic()
@@ -145,13 +146,13 @@ class _Asked:
     def _be_the_mirror(self, watcher: Watcher, stop: threading.Event) -> None:
         project = self._project
         with ExitStack() as stack:
-            if self._swaps:
+            if self._patient:
                 stop, watched = stack.enter_context(patient(self.run, stop))
             scene = stack.enter_context(owning(project, self.run, watcher, stop))
             life, bounds = project.settings.request_life, _bounds(project)
             if not scene.run.phase.ended:
                 owner = Mirror(scene, life, bounds, mine=self._number)
-                if self._swaps:
+                if self._patient:
                     watched(owner)
                 owner.work(lambda: self._answered() is not None)
             if scene.run.phase.ended and self._answered() is None:
@@ -177,7 +178,7 @@ class _Asked:
             waits = self._heard.waits(stores)
             if waits and self._answered() is None:
                 raise _stuck(run, waits) from None
-        elif self._swaps:
+        elif self._patient:
             stores |= {at.store for move in moves for at in move.reads().values()}
             waits = self._heard.waits(stores, LONG)
             left = waits and self._answered() is None

@@ -1,6 +1,6 @@
-"""How long a swap that was asked for waits for a store before it begins.
+"""How long a swap, or a finish, that was asked for waits for a store before it begins.
 
-A mirror waits for a store for as long as that does not answer, and so would who asked for a swap.
+A mirror waits for a store for as long as that does not answer, and so would who asked for one.
 What copies or compares on the way there goes on by itself, whenever the store answers.
 """
 
@@ -18,7 +18,7 @@ from migrator.retry import GIVE_UP_SECONDS
 from migrator.state import Run
 
 LONG = GIVE_UP_SECONDS
-"""Seconds of nothing but waiting for a store after which a swap is given up."""
+"""Seconds of nothing but waiting for a store after which it is given up."""
 _LOOK = 0.1
 
 
@@ -57,7 +57,7 @@ def patient(
 
 
 def is_next(run: Run) -> bool:
-    """Whether nothing but the swap is left to be done, and it has not begun."""
+    """Whether nothing but a swap or a finish is left to be done, and no swap has begun."""
     return run.phase in (Phase.SHADOW_READ, Phase.CUT_OVER) and not run.fence
 
 

@@ -11,7 +11,7 @@ from migrator.commands.comparing import compare_live
 from migrator.commands.live import ask, end_live
 from migrator.commands.project import Project
 from migrator.commands.started import Applied, Terms, applied
-from migrator.engine.ending import refuse_no_way_back, refuse_not_cut_over
+from migrator.engine.ending import refuse_no_way_back, refuse_not_cut_over, refuse_only_copy
 from migrator.engine.swap import SwapTerms
 from migrator.engine.verify import Verification, verify
 from migrator.engine.work import Watcher
@@ -116,7 +116,9 @@ def abort(project: Project, revision: str, *, drop_target: bool, leave_target: b
     """Leave a move while the source is primary. ``leave_target``: nothing is asked of the target's
     store, which is down for good. Raises Waiting where a mirror is running then."""
     revision = project.revision_id(revision)
-    if project.control.run(revision).live:
+    if (run := project.control.run(revision)).live:
+        if not run.phase.ended:
+            refuse_only_copy(project.control, run)  # its mirror may be waiting for a store
         terms = SwapTerms(drop_target=drop_target, leave_target=leave_target)
         try:
             return end_live(project, revision, Phase.ABORTED, terms)

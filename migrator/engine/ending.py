@@ -71,12 +71,7 @@ def refuse_abort(scene: Scene, *, drop_target: bool) -> None:
     run = scene.run
     if run.phase.ended:
         raise ended(scene.control, run)[0]
-    if run.primary != "source":
-        _refuse_finishing(scene.control, run)
-        raise Refused(
-            "the target holds the only primary copy",
-            hint=f"roll back first: migrator rollback {run.revision}",
-        )
+    refuse_only_copy(scene.control, run)
     begun = run.phase is not Phase.PLANNED
     for route in scene.routes if drop_target else ():
         ours = begun or is_empty(route.target, scene.retry)
@@ -84,6 +79,16 @@ def refuse_abort(scene: Scene, *, drop_target: bool) -> None:
             raise Refused(
                 f"{route.move.target} held blocks before this run", hint="keep it: --keep-target"
             )
+
+
+def refuse_only_copy(control: Control, run: Run) -> None:
+    """Raise Refused where the target is the primary: a move is not left then."""
+    if run.primary != "source":
+        _refuse_finishing(control, run)
+        raise Refused(
+            "the target holds the only primary copy",
+            hint=f"roll back first: migrator rollback {run.revision}",
+        )
 
 
 def refuse_left_out(scene: Scene, given_up: Collection[str]) -> None:

@@ -16,6 +16,7 @@ from migrator import commands
 from migrator.commands import live, patience
 from migrator.engine import mirror, points, settled
 from migrator.errors import Interrupted, Refused, Terminal, Transient
+from migrator.model.block import Address
 from migrator.model.phase import Phase
 from migrator.ports import Page
 from migrator.state import Lease, LiveState
@@ -233,38 +234,67 @@ def test_a_swap_is_given_up_whose_mirror_only_waits_for_a_store(
 ) -> None:
     shop.done("plan", "0001", "--live", "-o", "live.json")
     shop.done("apply", "live.json", "--until", "shadow_read")
-    for module in (patience, live):
-        monkeypatch.setattr(module, "LONG", 0.2)
-    monkeypatch.setattr(live, "_STAND_BY", 0.05)
-    monkeypatch.setattr(mirror, "_ALIVE_EVERY", 0.05)
-
-    def down(*_: object) -> None:
-        raise Transient("no answer", where="shop:game")
-
-    monkeypatch.setattr(TablesCollection, "keys", down)
-    stop = threading.Event()
+    monkeypatch.setattr(TablesCollection, "keys", _down)
     with commands.Project(shop.root / "migrator.toml", "dev") as project:
         state = LiveState(project.control, project.control.run("0001").id)
         place = state.position(0, "source")
         assert place is not None
         scan = {"side": "primary", "range": None, "position": None}
         state.keep(0, "source", replace(place, scan=scan))
+        _given_up(shop, project, monkeypatch, "cutover 0001", mirrored=mirrored)
 
-        def works() -> None:
-            with suppress(Interrupted):
-                commands.mirror(project, "0001", stop=stop)
 
-        other = threading.Thread(target=works)
-        if mirrored:
-            other.start()
-            until(lambda: Lease.is_held(project.control, "dev/0001/mirror"))
-        told = one_line(shop("cutover", "0001", "--log-level", "error"), 5, "waiting")
-        assert "the mirror has only waited for shop:game: no answer" in told
-        assert "taken back" in told
-        assert state.asked() is None
-        stop.set()
-        if mirrored:
-            joined(other)
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_a_finish_is_given_up_whose_mirror_only_waits_for_a_store(
+    shop: Project, monkeypatch: pytest.MonkeyPatch, mirrored: bool
+) -> None:
+    shop.done("plan", "0001", "--live", "-o", "live.json")
+    shop.done("apply", "live.json", *PATIENT.split())
+    with commands.Project(shop.root / "migrator.toml", "dev") as project:
+        (route,) = project.routes("0001")
+        route.target.delete([Address(1)])  # by an application: to be mirrored
+        monkeypatch.setattr(TablesCollection, "read", _down)
+        finish = "finish 0001 --keep-source --yes"
+        _given_up(shop, project, monkeypatch, finish, mirrored=mirrored)
+        # Nor does what can't be done keep anybody waiting.
+        told = one_line(shop("abort", "0001", "--keep-target"), 3, "refused")
+        assert "the target holds the only primary copy" in told
+
+
+def _down(*_: object) -> None:
+    raise Transient("no answer", where="shop:game")
+
+
+def _given_up(
+    shop: Project,
+    project: commands.Project,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    *,
+    mirrored: bool,
+) -> None:
+    """Ask for what a mirror does not come to, since it waits for a store."""
+    for module in (patience, live):
+        monkeypatch.setattr(module, "LONG", 0.2)
+    monkeypatch.setattr(live, "_STAND_BY", 0.05)
+    monkeypatch.setattr(mirror, "_ALIVE_EVERY", 0.05)
+    stop = threading.Event()
+
+    def works() -> None:
+        with suppress(Interrupted):
+            commands.mirror(project, "0001", stop=stop)
+
+    other = threading.Thread(target=works)
+    if mirrored:
+        other.start()
+        until(lambda: Lease.is_held(project.control, "dev/0001/mirror"))
+    told = one_line(shop(*words.split(), "--log-level", "error"), 5, "waiting")
+    assert "the mirror has only waited for shop:game: no answer" in told
+    assert "taken back" in told
+    assert LiveState(project.control, project.control.run("0001").id).asked() is None
+    stop.set()
+    if mirrored:
+        joined(other)
 
 
 def test_what_copies_is_not_given_up_where_it_waits_for_a_store(
