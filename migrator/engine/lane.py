@@ -166,6 +166,7 @@ class Lane:
 
     def close(self) -> None:
         """Let go of the feeds; the servers keep what comes."""
+        self.reconciler.close()
         for reading in self._readings.values():
             reading.close()
 

@@ -368,6 +368,11 @@ class Reconciler:
     def _pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, thread_name_prefix="mirror")
 
+    def close(self) -> None:
+        """Let go of its thread."""
+        if (pool := self.__dict__.pop("_pool", None)) is not None:
+            pool.shutdown()
+
     def _lies(self, side: Collection, keys: Sequence[Value], held: Held) -> list[Block | None]:
         """What lies under some keys of the mirror, of all of which it may be known."""
         forms = list(map(encode, keys)) if held else []

@@ -12,9 +12,13 @@ from pathlib import Path
 import pytest
 
 from migrator import commands
+from migrator.commands.live import owning
+from migrator.engine.mirror import Mirror
 from migrator.engine.swap import SwapTerms
+from migrator.engine.work import Nobody
 from migrator.errors import Interrupted, Transient, Waiting
 from migrator.gateway import Behind
+from migrator.model.block import Block
 from migrator.model.phase import Phase
 from migrator.ports import Collection
 from tests.contract import own_redis
@@ -220,6 +224,22 @@ def assert_held(collection: Collection, writers: list[Writer]) -> None:
     for writer in writers:
         for key, value in writer.acknowledged().items():
             assert there.get(key) == value, key
+
+
+def test_a_mirror_that_ended_leaves_no_thread_behind(embedded: Path) -> None:
+    with commands.Project(embedded, "test") as project:
+        begin(project)
+        old, new = ends(project)
+        run = project.control.run("0001")
+        with owning(project, run, Nobody(), threading.Event()) as scene:
+            owner = Mirror(scene, 0.1)
+            (lane,) = owner.lanes
+            lane.reconciler.at_once = True  # as in a process of its own, between servers
+            before = set(threading.enumerate())
+            old.write([Block("new", {"": {"id": "new"}})])
+            owner.work(lambda: lane.reconciler.total.create > 0)
+            assert set(threading.enumerate()) <= before
+        assert held(new) == held(old) != {}
 
 
 def test_what_no_replica_has_is_not_told_as_done_at_a_second_look(
