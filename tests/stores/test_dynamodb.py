@@ -22,7 +22,7 @@ from migrator.model.canonical import equal
 from migrator.model.value import Record, Value
 from migrator.ports import AsTarget, Collection, Metered, Rates, Store, StoreSettings
 from migrator.stores import dynamodb
-from migrator.stores.dynamodb import wire
+from migrator.stores.dynamodb import settings, wire
 from migrator.stores.dynamodb.facts import COMPUTED, LOCATED
 from tests.conftest import server_url
 from tests.contract import meters, servers
@@ -396,6 +396,13 @@ def test_options_of_the_store_are_checked_and_secrets_never_shown() -> None:
     with pytest.raises(Refused) as caught:
         dynamodb.open_store(secret)
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_store_that_is_opened_again_looks_in_no_more_folders() -> None:
+    for _ in range(2):
+        session = settings._session(None)
+        folders = session._session.get_component("data_loader").search_paths
+        assert len(folders) == len(set(folders))
 
 
 def test_a_server_that_is_not_there_is_transient() -> None:

@@ -117,8 +117,12 @@ def _session(profile: str | None) -> Any:
     """A session which shares what is read of the driver's own files: that takes a quarter of a
     second, and each session does it for itself."""
     core = botocore.session.Session(profile=profile)
-    core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
-    return boto3.session.Session(botocore_session=core)
+    loader = _loader(core.get_config_variable("data_path"))
+    core.register_component("data_loader", loader)
+    session = boto3.session.Session(botocore_session=core)
+    # Each has added its own folder, which is always the same.
+    loader.search_paths[:] = dict.fromkeys(loader.search_paths)
+    return session
 
 
 @cache
