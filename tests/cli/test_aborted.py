@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -19,7 +18,7 @@ from migrator.errors import Interrupted, Refused, Terminal, Transient
 from migrator.model.block import Address
 from migrator.model.phase import Phase
 from migrator.ports import Page
-from migrator.state import Lease, LiveState
+from migrator.state import Lease, LiveState, Run
 from migrator.stores.sql.tables import TablesCollection
 from tests.cli.kit import PATIENT, SETTINGS, Project, one_line
 from tests.ending import joined
@@ -303,17 +302,21 @@ def test_what_copies_is_not_given_up_where_it_waits_for_a_store(
     shop.done("plan", "0001", "--live", "-o", "live.json")
     monkeypatch.setattr(patience, "LONG", 0.0)
     monkeypatch.setattr(patience, "_LOOK", 0.01)
-    page, failed = TablesCollection.page, list[float]()
+    page, is_next, judged = TablesCollection.page, patience.is_next, list[Phase]()
+
+    def judges(run: Run) -> bool:
+        judged.append(run.phase)
+        return is_next(run)
 
     def late(self: TablesCollection, *args: Any) -> Page:
-        if not failed or time.monotonic() < failed[0] + 0.3:
-            failed.append(time.monotonic())
+        if len(judged) < 3:
             raise Transient("no answer", where="shop:game")
         return page(self, *args)
 
+    monkeypatch.setattr(patience, "is_next", judges)
     monkeypatch.setattr(TablesCollection, "page", late)
     shop.done("apply", "live.json", *PATIENT.split())
-    assert len(failed) > 1
+    assert set(judged[:3]) == {Phase.DUAL_WRITE}
 
 
 def _made(shop: Project, file: str) -> list[tuple[str]]:

@@ -6,7 +6,7 @@ import pytest
 
 from migrator.commands import live
 from migrator.engine import points
-from tests.cli.kit import Project
+from tests.cli.kit import PATIENT, Project
 
 
 @pytest.mark.parametrize("words", [[], ["--live"]])
@@ -23,7 +23,7 @@ def test_a_finish_that_has_begun_leaves_no_way_back(
     # As long as a cut-over is not done nobody is asked whether the source may go.
     monkeypatch.setattr(live, "GONE", 1.0)
     monkeypatch.setattr(points, "hook", asks)
-    shop.done("apply", "0001", "--yes", *words)
+    shop.done("apply", "0001", "--yes", *words, *PATIENT.split())
     assert [(code, "not cut over" in err) for code, err in early] == [(3, True)] * len(words)
 
     def kill(point: str) -> None:

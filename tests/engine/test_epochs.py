@@ -29,7 +29,7 @@ from migrator.model.phase import Phase
 from migrator.outbox import FileNote
 from migrator.planning.file import decode_plan
 from migrator.state import Lease, LiveState
-from tests.ending import joined, waited
+from tests.ending import PATIENCE, joined, waited
 from tests.engine.games import SETTINGS, contents, fill, game, make_project, source, target
 from tests.gateway.kit import HASTY, QUICK, until
 
@@ -329,7 +329,7 @@ def test_a_swap_that_died_between_its_steps_is_ended_by_the_next(
 def test_both_stores_are_told_of_the_new_primary_at_once(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change, both = FileNote.change, threading.Barrier(2, timeout=10)
+    change, both = FileNote.change, threading.Barrier(2, timeout=PATIENCE)
 
     def waits(self: FileNote, old: str | None, new: str | None) -> bool:
         if new is not None and (told := from_text(new)) and told.number == 2:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from migrator import commands
-from migrator.engine import holders, points, swap
+from migrator.engine import holders, points
+from migrator.engine import swap as swapping
 from migrator.engine.swap import SwapTerms
 from migrator.errors import Waiting
 from migrator.model.phase import Phase
@@ -49,7 +50,7 @@ def begin(project: commands.Project) -> None:
 def test_a_swap_is_given_up_where_the_mirror_stays_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: list[commands.Project]
 ) -> None:
-    monkeypatch.setattr(swap, "CATCHING_UP", 0.2)
+    monkeypatch.setattr(swapping, "CATCHING_UP", 0.2)
     with commands.Project(make_project(tmp_path), "test") as project:
         begin(project)
         fill(source(project), [("1", game(2))])
@@ -65,15 +66,15 @@ def test_a_long_lease_of_who_is_gone_is_outwaited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holders, "SECONDS", 0.0)
-    monkeypatch.setattr(holders, "_ARMING", 1.0)
     with commands.Project(make_project(tmp_path), "test") as project:
         begin(project)
         wait_for, held = holders.wait_for, []
 
-        def waits(*args: Any, **more: Any) -> Any:
+        def waits(*args: Any, until: float, **more: Any) -> Any:
             if not held:
+                assert until > time.monotonic() + holders._ARMING, "not as long as it may last"
                 fill(source(project), [("1", game(9))])
-            found = wait_for(*args, **more)
+            found = wait_for(*args, until=until, **more)
             held.append(target(project).read(["1"]))
             return found
 
@@ -92,9 +93,10 @@ def test_what_was_stopped_is_not_done_by_a_later_mirror(
 ) -> None:
     with commands.Project(make_project(tmp_path), "test") as project:
         begin(project)
-        more: dict[str, object] = {"swap": SwapTerms(gateways=True)}
+        swap = SwapTerms(gateways=True, bound=60.0, lag=60.0)
+        more: dict[str, object] = {"swap": swap}
         if act in (commands.finish, commands.rollback):
-            commands.cutover(project, "0001", swap=SwapTerms(gateways=True))
+            commands.cutover(project, "0001", swap=swap)
         if act is commands.finish:
             more = {"keep_source": False}
         elif act is commands.abort:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from migrator import commands
-from migrator.engine import holders
 from migrator.errors import Waiting
 from migrator.state import gateways
 from migrator.state.gateways import Gateways
-from migrator.state.lease import SECONDS
 from tests.gateway.kit import until
 from tests.gateway.test_live import (
     assert_held,
@@ -106,10 +103,9 @@ def test_gateways_that_die_as_a_swap_meets_them_keep_it_no_longer_than_a_lease(
     try:
         more(writers)  # type: ignore[arg-type]
         with commands.Project(embedded, "test") as project:
-            began = time.monotonic()
             swapped(cutover, project)
-            # Whoever is not given up when its lease has run out is waited for as long.
-            assert time.monotonic() - began < SECONDS + holders._ARMING
+            # Whoever is not given up when its lease has run out is waited for in vain.
+            assert not [why for why in undone if " did not " in why], undone
             # The store denies what they may have sent, so none of them undoes an attempt.
             assert not [why for why in undone if "ended without leaving" in why], undone
             assert [each.join() for each in doomed] == 3 * [-signal.SIGKILL]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -134,7 +135,8 @@ def test_a_lease_that_is_renewed_is_alive_and_one_that_runs_out_is_not(
         sleeps.append(seconds)
         held.gateways.renew_away("busy", 60.0)
 
-    monkeypatch.setattr("migrator.state.gateways.time.sleep", renews)
+    clock = SimpleNamespace(sleep=renews)
+    monkeypatch.setattr("migrator.state.gateways.time", clock)
     assert [each.instance for each in alive(held.gateways, ["Game"])] == ["busy"]
     assert len(sleeps) == 1
 

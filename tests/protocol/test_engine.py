@@ -24,6 +24,7 @@ from migrator.model.phase import Phase
 from migrator.model.value import Value
 from migrator.retry import Retry
 from migrator.state import LiveState, Position, Run
+from tests.ending import PATIENCE
 from tests.protocol.plants import PLANTS, ends_equal
 from tests.protocol.schedule import (
     KEYS,
@@ -144,7 +145,7 @@ def test_a_crash_after_a_lost_feed_does_not_spare_the_re_scan(
 def test_both_sides_are_asked_for_a_batch_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = level(monkeypatch, seed=2)
     monkeypatch.setattr("tests.protocol.schedule._AtOnce", lambda: ThreadPoolExecutor(1))
-    both, read, asked = threading.Barrier(2, timeout=10), Server.read, list[str]()
+    both, read, asked = threading.Barrier(2, timeout=PATIENCE), Server.read, list[str]()
 
     def reads(self: Server, ids: Sequence[Value]) -> list[Block | None]:
         asked.append(self.at.store)
@@ -272,7 +273,7 @@ def test_a_comparison_that_waits_for_a_store_can_be_ended(monkeypatch: pytest.Mo
     ends = threading.Thread(target=owner._stop_verifying, daemon=True)
     ends.start()
     try:
-        ends.join(20)  # of the two minutes for which it would be asked
+        ends.join(60)  # of the two minutes for which it would be asked
         assert not ends.is_alive()
     finally:
         answers.set()

@@ -299,9 +299,9 @@ def test_a_gateway_that_stands_still_in_a_write_holds_nobody_up_for_long(
 ) -> None:
     """As one whose host is gone: the server itself ends its transaction (R6)."""
     monkeypatch.setattr(engine, "IDLE", 1)
+    server.run("INSERT INTO item (id, name) VALUES (1, 'as it was')")
     store = open_store(StoreSettings("shop", server.url, application=True))
     assert isinstance(store, SqlStore)
-    store.collection("Item", ITEMS).write([item(1)])
     wait = (
         "lock_timeout = '20s'"
         if server.dialect == "postgresql"
