@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from uuid import UUID
 import pytest
 
 from migrator import At, tables
+from migrator.errors import DoesNotFit
+from migrator.model.block import Block
 from migrator.model.canonical import encode, equal
 from migrator.model.value import (
     Instant,
@@ -34,6 +36,14 @@ def pg(kind: str, text: str) -> Opaque:
 
 def my(kind: str, text: str) -> Opaque:
     return Opaque("mysql", kind, text.encode())
+
+
+def nested(levels: int, of: type = list) -> Any:
+    """So many lists or records in one another, around a number."""
+    value: Any = 1
+    for _ in range(levels):
+        value = [value] if of is list else {"a": value}
+    return value
 
 
 # column type, SQL literal, value
@@ -106,6 +116,13 @@ POSTGRESQL: list[tuple[str, str, Any]] = [
     ("point", "'(1,2)'", pg("point", "(1,2)")),
     ("xml", "'<a/>'", pg("xml", "<a/>")),
     ("oid", "4000000000", 4000000000),
+    ("real", "50331648", 50331648.0),
+    ("real", "1e-45", 1e-45),
+    ("real", "2::real ^ -96", 1.2621775e-29),
+    ("real", "3.4028235e38", 3.4028235e38),
+    ("bpchar", "'a  '", "a  "),
+    ("name", f"'{'n' * 63}'", "n" * 63),
+    ("interval year to month", "'1 year 2 months'", Interval(14)),
 ]
 
 MYSQL: list[tuple[str, str, Any]] = [
@@ -149,6 +166,13 @@ MYSQL: list[tuple[str, str, Any]] = [
         UUID("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
     ),
     ("point", "point(1,2)", None),
+    ("inet6", "'::1'", my("inet6", "::1")),
+    ("inet4", "'10.0.0.1'", my("inet4", "10.0.0.1")),
+    ("float", "50331648", 50331648.0),
+    ("float", "3.4028234663852886e38", 3.4028235e38),
+    ("float(9,2)", "1.5", 1.5),
+    ("double(9,2)", "1.5", 1.5),
+    ("year", "0", 0),
 ]
 
 SQLITE: list[tuple[str, str, Any]] = [
@@ -173,6 +197,58 @@ SQLITE: list[tuple[str, str, Any]] = [
     ("JSON TEXT", "'null'", None),
     ("", "1.5", 1.5),
 ]
+
+# column type, values that it gives back, values that it would change or refuse
+BOUNDS: dict[str, list[tuple[str, list[Any], list[Any]]]] = {
+    "sqlite": [
+        ("INTEGER", [2**63 - 1, "abc", "0x10", 1.5], [2**63, "1e5", " 5 ", 2.0, -0.0]),
+        ("REAL", [1.5, float("inf")], ["5", 5, float("nan"), -0.0]),
+        ("TEXT", ["5", "a\0", b"5"], [5, 5.0, "\ud800"]),
+    ],
+    "postgresql": [
+        ("name", ["é" * 31, "n" * 63], ["é" * 32, "n" * 64]),
+        ("name[]", [["n" * 63]], [["n" * 64]]),
+        ("real", [1e-45, 50331648.0, 1.2621775e-29], [1.4013e-45, 50331650.0, 0.1 + 0.2]),
+        ("char(2)", ["ab", "a "], ["a", "abc"]),
+        ("varchar(2)", ["ab"], ["a  "]),
+        ("numeric(3,2)", [Decimal("1.50")], [Decimal("1.5"), Decimal("10.00")]),
+        ("json", [pg("json", '{"a":1,"a":2}')], [pg("json", "{"), pg("json", "NaN"), "a\0"]),
+        ("jsonb", [{"a": Decimal("1.10")}], [pg("json", '{"a":1,"a":2}'), 1e22, -0.0]),
+        ("interval", [Interval(-1, 1, -1000)], [Interval(nanos=1)]),
+        ("interval year", [Interval(24)], [Interval(25), Interval(0, 1), Interval(0, 0, 1000)]),
+        ("interval month[]", [[Interval(25)]], [[Interval(0, 1)]]),
+        ("interval month", [Interval(25)], [Interval(0, 1), Interval(0, 0, 1000)]),
+        ("interval year to month", [Interval(25)], [Interval(0, 1)]),
+        ("interval day", [Interval(1, 1)], [Interval(0, 0, 3600 * 10**9)]),
+        ("interval day to hour", [Interval(1, 1, 3600 * 10**9)], [Interval(0, 0, 60 * 10**9)]),
+        ("interval minute", [Interval(1, 1, 60 * 10**9)], [Interval(0, 0, 10**9)]),
+        ("interval day to second", [Interval(1, 1, 1000)], []),
+        ("interval second(0)", [Interval(1, 1, 10**9)], [Interval(0, 0, 10**6)]),
+        (
+            "timestamptz",
+            [
+                dt.datetime(2024, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=offset, seconds=1)))
+                for offset in (-23, 16, 23)
+            ],
+            [Instant(1)],
+        ),
+    ],
+    "mysql": [
+        ("year", [0, 1901, 2155], [1, 50, 99, 100, 1900, 2156, True]),
+        ("float", [3.4028235e38, 50331648.0], [50331650.0, 1.4012e-45, 3.5e38]),
+        ("float(7,2)", [1.23, -99999.99, 12345.67], [1.234, 123456.0, float("nan")]),
+        ("double(7,2)", [1.23, -99999.99, 0.07], [1.234, 123456.0, 99999.999, float("inf")]),
+        ("json", [nested(31), nested(31, of=dict)], [nested(32), nested(32, of=dict)]),
+        ("json", [my("json", '{"a":1,"a":2}')], [my("json", "{"), my("json", "NaN")]),
+        ("set('a','')", [Set(["a"]), Set()], [Set([""]), Set(["", "a"])]),
+        ("enum('a','')", ["a", ""], ["A"]),
+        ("varchar(4) CHARACTER SET utf8mb3", ["é\uffff"], ["\U0001f600"]),
+        ("varchar(4) CHARACTER SET ucs2", ["é\uffff"], ["\U0001f600"]),
+        ("text CHARACTER SET latin1", ["é€\x81"], ["ł", "\x80", "\U0001f600"]),
+        ("char(4) CHARACTER SET ascii", ["a"], ["é"]),
+        ("inet6", [my("inet6", "::1")], [my("inet4", "10.0.0.1")]),
+    ],
+}
 
 CASES = {"postgresql": POSTGRESQL, "mysql": MYSQL, "sqlite": SQLITE}
 BEFORE = {
@@ -256,3 +332,37 @@ def test_each_value_is_written_as_it_was(base: Base, tmp_path: Path) -> None:
         assert all(equal(a.entries, b.entries) for a, b in zip(blocks, again, strict=True))
     finally:
         target.drop()
+
+
+def _misfit(do: Callable[[Block], object], block: Block) -> str:
+    """Where a block does not fit; nothing where it does."""
+    try:
+        do(block)
+    except DoesNotFit as error:
+        return error.path
+    return ""
+
+
+def test_a_column_takes_what_it_gives_back_and_a_plan_is_told_the_rest(base: Base) -> None:
+    bounds = BOUNDS[base.dialect]
+    columns = ", ".join(f"c{number} {type_}" for number, (type_, _, _) in enumerate(bounds))
+    base.run(f"CREATE TABLE odd (id integer PRIMARY KEY, {columns})")
+    collection = base.store().collection("Odd", At("shop", tables("odd", nulls="absent")))
+    fit = [(f"c{n}", value) for n, (_, taken, _) in enumerate(bounds) for value in taken]
+    blocks = [
+        Block(id, {"": {"id": id, name: value}}) for id, (name, value) in enumerate(fit, start=1)
+    ]
+    collection.write(blocks)
+    for reader in (collection, collection.observer()):
+        for block, found in zip(blocks, reader.read([b.id for b in blocks]), strict=True):
+            assert found is not None
+            assert equal(found.entries, block.entries), (block.entries, found.entries)
+    for number, (type_, _, refused) in enumerate(bounds):
+        for value in refused:
+            block = Block(1, {"": {"id": 1, f"c{number}": value}})
+            for do in (collection.size, lambda block: collection.write([block])):
+                assert _misfit(do, block).startswith(f"c{number}"), (type_, value)
+            assert collection.amend(1, {f"c{number}": value}, {}) is None, (type_, value)
+    (first,) = collection.read([1])
+    assert first is not None
+    assert equal(first.entries, blocks[0].entries)

@@ -6,9 +6,11 @@ So a ``Decimal("5")`` does not go into a ``numeric(10,2)``, which would give bac
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -137,27 +139,48 @@ def need_scale(nanos: int, digits: int, column: Column) -> int:
 wide: Callable[[Any], Any] = partial(int.__new__, v.Int64)
 
 
+_FIRST_NORMAL, _PAST_SINGLES = 2.0**-126, 2.0**128
+
+
 def single(number: float) -> float:
-    """The double with the shortest digits that name the same 32-bit number.
+    """The double with the shortest digits that name the same 32-bit number, and no other.
 
     This is how a ``real`` reads: 0.1 and not 0.10000000149011612.
     """
-    packed = struct.pack("f", number)
-    for digits in range(6, 10):
-        short = float(f"{number:.{digits}g}")
-        if struct.pack("f", short) == packed:
-            return short
+    if not number or number - number != 0:
+        return number
+    size = abs(number)
+    least, most = _around(size)
+    # Numbers lie nearer below a power of two than above: the next name up may be nearer, too.
+    is_power = math.frexp(size)[0] == 0.5
+    for digits in range(6 if size >= _FIRST_NORMAL else 1, 10):
+        short = float(f"{size:.{digits}g}")
+        if short <= least and is_power:
+            short = _up(size, digits)
+        if least < short < most:
+            return math.copysign(short, number)
     return number
 
 
+def _around(number: float) -> tuple[float, float]:
+    """The doubles amid a positive 32-bit number and those before and after it."""
+    (bits,) = struct.unpack("I", struct.pack("f", number))
+    below, above = struct.unpack("2f", struct.pack("2I", bits - 1, bits + 1))
+    return (below + number) / 2, (number + min(above, _PAST_SINGLES)) / 2
+
+
+def _up(number: float, digits: int) -> float:
+    return float(Context(digits, ROUND_CEILING).create_decimal_from_float(number))
+
+
 def need_single(value: Value, column: Column) -> float:
-    """A double that a 32-bit column gives back unchanged. Raises Unfit."""
+    """The 32-bit number that a column gives back as this double. Raises Unfit."""
     if type(value) is not float:
         raise misfit(value, column)
     try:
-        (held,) = struct.unpack("f", struct.pack("f", value))
+        held: float = struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
         raise Unfit(f"{value!r} is outside the range of {column.type}") from None
     if value == value and single(held) != value:
-        raise Unfit(f"{value!r} has more digits than {column.type} keeps")
-    return value
+        raise Unfit(f"{value!r} is not what {column.type} would give back")
+    return held

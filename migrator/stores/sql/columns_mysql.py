@@ -33,13 +33,15 @@ from migrator.stores.sql.columns import (
     need_text,
     single,
 )
-from migrator.stores.sql.documents import read_column, write_json
+from migrator.stores.sql.documents import encoder, read_column
 from migrator.stores.sql.unfit import Unfit
 
 _SYSTEM = "mysql"
 _WIDTHS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32}
 _TEXT_BYTES = {"tinytext": 255, "text": 65_535, "mediumtext": 2**24 - 1, "longtext": 2**32 - 1}
 _BLOB_BYTES = {"tinyblob": 255, "blob": 65_535, "mediumblob": 2**24 - 1, "longblob": 2**32 - 1}
+# Windows' code page, and five control characters in the places that it leaves free.
+_LATIN1 = frozenset(bytes(range(256)).decode("cp1252", "ignore") + "\x81\x8d\x8f\x90\x9d")
 _LONGEST = (838 * 3600 + 59 * 60 + 59) * v.NANOS
 _LAST_MOMENT = (2**31 - 1) * v.NANOS + 999_999_000
 
@@ -97,23 +99,60 @@ def _finite(value: float, column: Column) -> float:
     return value
 
 
+def _unrounded(value: float, column: Column) -> float:
+    """Raises Unfit where a column of so many digits, as DOUBLE(7,2), would round a number."""
+    if not column.args:
+        return value
+    precision, scale = column.args
+    whole = math.floor(value)
+    # As the server does.
+    rounded = whole + round((value - whole) * 10**scale) / 10**scale
+    if rounded != value or abs(value) > 10 ** (precision - scale) - 10**-scale:
+        raise Unfit(f"{value!r} is not what {column.type} would give back")
+    return value
+
+
 def _double(column: Column) -> Encode:
     def encode(value: Value) -> float:
         if type(value) is not float:
             raise misfit(value, column)
-        if column.args:
-            raise Unfit(f"{column.type} rounds; declare the column as double")
-        return _finite(value, column)
+        return _unrounded(_finite(value, column), column)
 
     return encode
 
 
 def _float(column: Column) -> Encode:
-    return lambda value: _finite(need_single(value, column), column)
+    def encode(value: Value) -> float:
+        held = _finite(need_single(value, column), column)
+        return held if not column.args else _unrounded(float(value), column)  # type: ignore[arg-type]
+
+    return encode
+
+
+def _year(column: Column) -> Encode:
+    def encode(value: Value) -> int:
+        # The server takes 1 to 99 for years near 2000.
+        return need_int(value, column, *((0, 0) if value == 0 else (1901, 2155)))
+
+    return encode
+
+
+def _beyond(column: Column) -> Callable[[str], str]:
+    """What of a text that is not all ASCII the column's character set has no place for: all of
+    it, a character, or nothing, where only the server knows."""
+    charset = (column.collation or "").split("_")[0]
+    if charset in ("utf8", "utf8mb3", "ucs2"):
+        return lambda text: max(text) if max(text) > "\uffff" else ""
+    if charset == "latin1":
+        return lambda text: next((x for x in text if x not in _LATIN1), "")
+    if charset == "ascii":
+        return lambda text: next(x for x in text if not x.isascii())
+    return lambda text: ""
 
 
 def _text(column: Column) -> Encode:
     most = _TEXT_BYTES.get(column.base)
+    beyond = _beyond(column)
 
     def encode(value: Value) -> str:
         text = need_text(value, column)
@@ -123,6 +162,8 @@ def _text(column: Column) -> Encode:
             raise Unfit(f"{len(text.encode())} bytes are more than {column.type} takes")
         if column.base == "char" and text.endswith(" "):
             raise Unfit(f"{column.type} would cut the blanks at the end")
+        if not text.isascii() and (odd := beyond(text)):
+            raise Unfit(f"a text of {column.collation} has no place for U+{ord(odd):04X}")
         return text
 
     return encode
@@ -228,7 +269,8 @@ def _set(column: Column) -> Encode:
     def encode(value: Value) -> str:
         if type(value) is not v.Set:
             raise misfit(value, column)
-        if not all(type(item) is str and item in column.labels for item in value):
+        # What is nothing but the empty label comes back as the empty set.
+        if not all(type(item) is str and item and item in column.labels for item in value):
             raise Unfit("set has no such label")
         return ",".join(str(item) for item in value)
 
@@ -244,6 +286,13 @@ def _uuid(column: Column) -> Encode:
     return encode
 
 
+def _json(column: Column) -> Encode:
+    """A type of its own on MySQL; on MariaDB a text that has to be valid to a function of it."""
+    own = column.type == "json"
+    return encoder(column.type, deepest=99 if own else 31, keeps=not own)
+
+
+_ADDRESSES = ("inet4", "inet6")
 _STRINGS = ("char", "varchar", *_TEXT_BYTES)
 _BINARIES = ("binary", "varbinary", *_BLOB_BYTES)
 _ENCODERS: Mapping[str, Callable[[Column], Encode]] = {
@@ -258,12 +307,12 @@ _ENCODERS: Mapping[str, Callable[[Column], Encode]] = {
     "datetime": _dated(Kind.LOCAL_TIMESTAMP, _write_stamp),
     "timestamp": _dated(Kind.TIMESTAMP, _write_stamp),
     "time": _time,
-    "year": lambda column: lambda value: need_int(value, column, 0, 2155),
+    "year": _year,
     "bit": _bit,
     "enum": _enum,
     "set": _set,
     "uuid": _uuid,
-    "json": lambda column: lambda value: write_json(value),
+    "json": _json,
 }
 _DECODERS: Mapping[str, Decode] = {
     "bigint": _read_bigint,
@@ -329,7 +378,7 @@ def _boolean(column: Column) -> Codec:
 def _other(column: Column) -> Codec:
     def encode(value: Value) -> Any:
         if type(value) is v.Opaque and (value.system, value.kind) == (_SYSTEM, column.base):
-            return value.data
+            return value.data.decode() if column.base in _ADDRESSES else value.data
         raise misfit(value, column)
 
     def decode(raw: Any) -> Value:

@@ -10,6 +10,7 @@ declares such a column as ``text`` gets their text.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from uuid import UUID
@@ -32,14 +33,16 @@ from migrator.stores.sql.columns import (
     need_text,
     wide,
 )
-from migrator.stores.sql.documents import read_column, write_json
+from migrator.stores.sql.documents import encoder, read_column
 from migrator.stores.sql.unfit import Unfit
 
 _SYSTEM = "postgresql"
 _FIRST_DAY = times.days_from_civil(-4713, 11, 24)  # the Julian day 0
 _LAST_DATE = times.days_from_civil(5_874_897, 12, 31)
 _LAST_STAMP = times.days_from_civil(294_276, 12, 31)
+_LAST_FIELD = re.compile(r"interval (?:.* )?(year|month|day|hour|minute)(?:\[\])?")
 _NUMERIC_DIGITS, _NUMERIC_SCALE = 131_072, 16_383
+_NAME_BYTES = 63
 _MAX_INTERVAL = 2**63 // 1000 * 1000
 
 
@@ -96,6 +99,8 @@ def _text(column: Column) -> Encode:
                 raise Unfit(f"{column.type} would change the text's length of {len(text)}")
         elif column.base == "varchar":
             need_length(text, column)
+        elif column.base == "name" and len(text.encode()) > _NAME_BYTES:
+            raise Unfit(f"{len(text.encode())} bytes are more than name takes")
         return text
 
     return encode
@@ -138,7 +143,8 @@ def _moment(kind: Kind, name: str, zone: str) -> Callable[[Column], Encode]:
                 return str(other(value))
             if kind_of(value) is not kind:
                 raise misfit(value, column)
-            if digits == 6 and type(value) is dt.datetime:
+            # A zone that is far from UTC, or no whole second away, is none to the server.
+            if digits == 6 and type(value) is dt.datetime and not value.utcoffset():
                 return value.isoformat(" ")
             nanos = need_scale(v.nanos_of(value), digits, column)
             if not _FIRST_DAY <= nanos // v.DAY_NANOS <= _LAST_STAMP:
@@ -177,6 +183,15 @@ def _time(column: Column) -> Encode:
     return encode
 
 
+def _is_cut(span: v.Interval, last: str) -> bool:
+    """Whether an interval has more than what stands up to a field."""
+    if last in ("hour", "minute"):
+        return bool(span.nanos % ((3600 if last == "hour" else 60) * v.NANOS))
+    if last == "day":
+        return bool(span.nanos)
+    return bool(span.days or span.nanos or (last == "year" and span.months % 12))
+
+
 def _interval(column: Column) -> Encode:
     other = _opaque(column, "interval")
 
@@ -186,6 +201,8 @@ def _interval(column: Column) -> Encode:
         if type(value) is not v.Interval:
             raise misfit(value, column)
         need_scale(value.nanos, column.args[0] if column.args else 6, column)
+        if (last := _LAST_FIELD.fullmatch(column.type)) and _is_cut(value, last[1]):
+            raise Unfit(f"{column.type} would cut it")
         bounds = ((value.months, 2**31), (value.days, 2**31), (value.nanos, _MAX_INTERVAL))
         if any(not -most <= part < most for part, most in bounds):
             raise Unfit("interval has no place for so long a time")
@@ -204,7 +221,7 @@ def _uuid(column: Column) -> Encode:
 
 
 def _json(column: Column) -> Encode:
-    return lambda value: write_json(value)
+    return encoder(column.type, keeps=column.base == "json")
 
 
 def _enum(column: Column) -> Encode:

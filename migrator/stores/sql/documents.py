@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from decimal import Decimal
 
 from migrator.model import value as v
@@ -72,6 +73,34 @@ def write_json(value: Value) -> str:
     out: list[str] = []
     _write(value, "", out)
     return "".join(out)
+
+
+def encoder(type_: str, deepest: int | None = None, *, keeps: bool) -> Callable[[Value], str]:
+    """What writes the documents of a column whose server takes nothing but JSON, of so many levels
+    at most; ``keeps``: as the text that it is given, and not by what it tells."""
+
+    def encode(value: Value) -> str:
+        if type(value) is v.Opaque and value.kind == "json":
+            if not keeps or not _is_json(value.data):
+                raise Unfit(f"{type_} would not give back this text")
+        elif deepest is not None and _depth(value) > deepest:
+            raise Unfit(f"{type_} holds {deepest} levels of lists and records")
+        return write_json(value)
+
+    return encode
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data.decode(), parse_constant=_refuse)
+    except ValueError:
+        return False
+    return True
+
+
+def _depth(value: Value) -> int:
+    items = value.values() if type(value) is dict else value if type(value) is list else None
+    return 0 if items is None else 1 + max(map(_depth, items), default=0)
 
 
 def _write(value: Value, path: str, out: list[str]) -> None:

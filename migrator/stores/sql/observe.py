@@ -33,15 +33,15 @@ class TablesObserver(TablesReading):
 
 
 def _select_postgresql(codec: Codec, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    return server_cast(column, "text").label(codec.name)
+    made: sa.ColumnElement[Any] = server_cast(column, "text")
+    if codec.column.base == "bpchar" and not codec.column.array:  # whose cast drops the blanks
+        made = sa.case((column.is_not(None), sa.func.concat(column)))
+    return made.label(codec.name)
 
 
 def _decode_postgresql(codec: Codec) -> Callable[[Any], Value] | None:
     if codec.json:
         return lambda text: _document(text, "postgresql")
-    if codec.column.base == "bpchar" and not codec.column.array and codec.column.args:
-        width = codec.column.args[0]
-        return lambda text: text.ljust(width)  # the cast to text drops the blanks
     if codec.column.array and codec.text is None:
         return lambda text: read_array(text, str)
     return codec.text
@@ -68,7 +68,7 @@ _BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 _TEXTUAL = (
     *_STRINGS,
     *("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "double", "float", "bit"),
-    *("year", "date", "datetime", "timestamp", "time", "uuid"),
+    *("year", "date", "datetime", "timestamp", "time", "uuid", "inet4", "inet6"),
 )
 
 
