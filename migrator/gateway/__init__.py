@@ -9,7 +9,8 @@ games.update("2345", {"secondPlayer": Ref("Player", "ann")}, expected=game.versi
 from migrator.gateway.aio import AsyncGateway
 from migrator.gateway.errors import Behind, Conflict, Rekeyed, Stopped
 from migrator.gateway.follower import Terms
-from migrator.gateway.gateway import ANY, Expected, Found, Gateway
+from migrator.gateway.found import ANY, Expected, Found
+from migrator.gateway.gateway import Gateway
 
 __all__ = [
     "ANY",

@@ -18,7 +18,8 @@ from typing import Literal, ParamSpec, TypeVar
 
 from migrator.errors import Refused
 from migrator.gateway.follower import Terms
-from migrator.gateway.gateway import ANY, Expected, Found, Gateway
+from migrator.gateway.found import ANY, Expected, Found
+from migrator.gateway.gateway import Gateway
 from migrator.model.value import Record, Value
 
 P = ParamSpec("P")

@@ -1,4 +1,4 @@
-"""Whether the mirror holds of one aggregate what the primary does, and nothing else."""
+"""Waiting until the mirror holds of one aggregate what the primary does, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from migrator.gateway.opened import Sides
+from migrator.errors import DamagedBlock
+from migrator.gateway.errors import Behind
+from migrator.gateway.opened import Opened, Sides
 from migrator.journal import OTHER
-from migrator.model.block import Block, has_ended
+from migrator.model.block import Block, has_ended, name
 from migrator.model.canonical import encode
 from migrator.model.diff import same_block
 from migrator.model.value import Value
@@ -23,6 +25,38 @@ class Before:
 
     side: str
     led: Sequence[Value] = ()
+
+
+def before_write(here: Opened, id: Value) -> Before:
+    """What ``wait`` has to know before a write: where else the aggregate may lie until then."""
+    sides = here.sides(here.follower.standing)
+    if not sides.mirrored or not sides.route.changes_key or sides.elsewhere:
+        return Before(sides.primary_side)
+    try:
+        (held,) = Retry(here.follower.terms.bound)(sides.primary.read, [sides.key(id)])
+    except DamagedBlock:
+        held = None  # where it lay nobody can tell; whether it may be replaced, its write says
+    return Before(sides.primary_side, sides.led(sides.primary_side, held))
+
+
+def until_level(here: Opened, id: Value, before: Before) -> None:
+    """Wait until both sides hold the same under a key. Raises Behind."""
+    until = time.monotonic() + here.follower.terms.bound
+    pause = 0.001
+    while True:
+        sides = here.sides(here.follower.standing)
+        # Before a swap that changed the keys all that was written had come over.
+        if not sides.mirrored or sides.elsewhere or is_level(sides, id, before):
+            return
+        if time.monotonic() > until:
+            raise Behind(
+                f"it is written, and the mirror did not hold it within "
+                f"{here.follower.terms.bound:g} s",
+                where=name(here.cls, id),
+                hint="see whether a mirror is running:  migrator status",
+            )
+        time.sleep(pause)
+        pause = min(0.05, pause * 2)
 
 
 def is_level(sides: Sides, id: Value, before: Before) -> bool:

@@ -30,7 +30,7 @@ from migrator.errors import DoesNotFit, MigratorError, Refused, Transient, Waiti
 from migrator.gateway.aio import AsyncGateway
 from migrator.gateway.changes import refuse_odd
 from migrator.gateway.errors import Behind, Conflict, Rekeyed, Stopped
-from migrator.gateway.gateway import ANY, Found
+from migrator.gateway.found import ANY, Found
 from migrator.model.json_text import native, raise_all, strict_json, to_json
 from migrator.model.tags import lower
 from migrator.model.value import Value
