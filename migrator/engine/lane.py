@@ -18,8 +18,9 @@ import structlog
 
 from migrator.engine.copying import copying
 from migrator.engine.points import reached
-from migrator.engine.reconcile import FOREIGN, LONGEST_WAIT, RECONCILED, Foreign
+from migrator.engine.reconcile import LONGEST_WAIT
 from migrator.engine.spread import reconciler
+from migrator.engine.strangers import FOREIGN, RECONCILED, Foreign
 from migrator.engine.throttle import Throttle
 from migrator.engine.work import Scene
 from migrator.errors import FeedLost, Refused, Transient, Waiting
@@ -97,8 +98,8 @@ class Lane:
         self.live = live
         self.throttle = throttle
         self.reconciler = reconciler(scene, route, live, request_life)
-        self.reconciler.sound = self._is_sound
-        self.reconciler.hurry = self._hurry
+        self.reconciler.strangers.sound = self._is_sound
+        self.reconciler.strangers.hurry = self._hurry
         self.copying = copying(route, self.reconciler, scene.retry)
         self.touched = 0
         self._lag = 0.0
@@ -497,10 +498,10 @@ class Lane:
                 if of in said:
                     written.told(each.key, each.held)
                 elif not usual:
-                    self.reconciler.tell(each, self._event(each))
+                    self.reconciler.strangers.tell(each, self._event(each))
                 said.add(of)
                 if usual or not left:
-                    self.reconciler.leave(each, frozenset() if usual else fields[form])
+                    self.reconciler.strangers.leave(each, frozenset() if usual else fields[form])
                 else:
                     undone.append(each)
             if not undone:
@@ -514,7 +515,7 @@ class Lane:
         """Reconcile keys of a side that a comparison has named. What differs is told before it is
         written over: nobody knows whose it is, but where the owner had left something else."""
         for each in self.reconciler.look(primary, [Touch(key) for key in keys], side):
-            self.reconciler.tell(each, FOREIGN if each.sure else RECONCILED)
+            self.reconciler.strangers.tell(each, FOREIGN if each.sure else RECONCILED)
         reached("mend.told")
         self.reconciler.untouched(primary, keys, side)
 
@@ -615,7 +616,7 @@ class Lane:
         if time.monotonic() < self._tried_at + _AGAIN:
             return
         self._tried_at = time.monotonic()
-        self.reconciler.touched(primary, self.reconciler.refused(primary))
+        self.reconciler.touched(primary, self.reconciler.aside.refused(primary))
 
     @property
     def scanning(self) -> bool:
@@ -649,7 +650,7 @@ class Lane:
         """
         if self._looked:
             return False
-        known = self.reconciler.known_unlike()
+        known = self.reconciler.aside.quarantine_keys()
         found = [
             each
             for each in self.reconciler.look(primary, [Touch(key) for key in keys], side)
@@ -673,9 +674,9 @@ class Lane:
         if scan["range"] is None:
             scan = {**scan, "range": retry(collection.split, 1)[0]}
             if side == "source":
-                self.reconciler.list_source()
+                self.reconciler.aside.list_source()
             elif side == primary:
-                self.reconciler.list_target()
+                self.reconciler.aside.list_target()
         limit = self.throttle.limit(self.scene.planned(self.route).page)
         keys, position = retry(collection.keys, scan["range"], scan["position"], limit)
         if _tells(scan) and self._finds(primary, keys, side):
@@ -686,15 +687,15 @@ class Lane:
         following: Json = {**scan, "position": position}
         if position is None:
             if side == "source":
-                self.reconciler.listed_source()
+                self.reconciler.aside.listed_source()
             onward = scan["side"] == "primary"
             begins = _scan_from_start("mirror", tells=_tells(scan), theirs=_is(scan, "theirs"))
             following = begins if onward else None
         if following is None and primary == "target":
-            self.reconciler.listed_target()
+            self.reconciler.aside.listed_target()
         self._keep(primary, replace(found, scan=following))
         if following is None:
-            if not self._began and self.reconciler.sets_aside:
+            if not self._began and not self.reconciler.aside.is_empty:
                 self.scan()
             self.reconciler.written[OTHER[primary]].regained()
             self.scene.control.record(self.scene.run.id, "scanned anew", cls=self.route.cls)

@@ -7,8 +7,7 @@ then the mirror holds what the last read saw, whatever became of the requests be
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -18,30 +17,24 @@ from typing import TypeAlias
 
 import structlog
 
+from migrator.engine.access import Access
 from migrator.engine.alike import is_key, others, own, own_and_others, turns
-from migrator.engine.backfill import quarantined
+from migrator.engine.aside import Aside
 from migrator.engine.points import reached
+from migrator.engine.strangers import Foreign, Strangers
 from migrator.engine.work import Scene
-from migrator.engine.written import Written
-from migrator.errors import DoesNotFit, Interrupted, Refused, Terminal, Transient
+from migrator.errors import DoesNotFit, Interrupted, Refused, Transient
 from migrator.journal import Touch
 from migrator.model.block import Address, Block, join
 from migrator.model.canonical import encode
-from migrator.model.diff import block_differences, same_block
-from migrator.model.path import child, parse_path
+from migrator.model.diff import same_block
 from migrator.model.rules import CorruptBlock
-from migrator.model.value import Value, show
+from migrator.model.value import Value
 from migrator.ports import Collection
-from migrator.route import NOT_MADE, Route, Unread, read_each
-from migrator.state import LiveState, Quarantined, quarantine_key
+from migrator.route import NOT_MADE, Route, Unread
+from migrator.state import LiveState
 
 LONGEST_WAIT = 10.0
-# The events of a run's log that tell what the mirror held: written by somebody else, or by whom
-# nobody can tell.
-FOREIGN, RECONCILED = "foreign write", "reconciled"
-_AGAIN = "it comes again whenever it is undone: a trigger or a default of the mirror writes it"
-_REFUSED = 1_000
-_TOLD = 20
 # Keys of the mirror that are read in one request to see whose they are.
 _AT_ONCE = 500
 # What lies under keys of the mirror, by their canonical forms, as far as it was read.
@@ -66,21 +59,6 @@ class Done:
             setattr(self, name, getattr(self, name) + count)
 
 
-@dataclass(frozen=True)
-class Foreign:
-    """A key of the mirror, and where it held something else than it must; ``sources`` are the keys
-    of the primary whose writes may be why. ``sure``: the owner had left something else there.
-    ``fields`` are those of the block that differ, the empty one stands for all of it."""
-
-    key: Value
-    paths: list[str]
-    fields: frozenset[str]
-    sources: Sequence[Value]
-    side: str
-    held: Block | None
-    sure: bool
-
-
 @dataclass
 class Reconciler:
     """Makes the mirror of one move equal, key by key, in either direction.
@@ -96,44 +74,26 @@ class Reconciler:
     waits: str = ""  # for which store, and why
     # Those of other moves that make blocks of the same source out of several of their targets.
     beside: Sequence[Reconciler] = ()
-    written: dict[str, Written] = field(
-        default_factory=lambda: {"source": Written(), "target": Written()}
-    )
-    # Whether a side's feed shows that nothing was lost there; who reads it knows.
-    sound: Callable[[str], bool] = lambda side: False
     # Whether both sides are asked at the same time, by a thread more.
     at_once: bool = False
-    # Called where somebody else's write was met.
-    hurry: Callable[[], None] = lambda: None
-    _found: list[Foreign] | None = None
-    _at_once: bool = False
-    _looks: bool = False  # writes nothing
-    _scans: bool = False
-    # What is in the ledger, and in quarantine, by key, and what stands for why it is.
-    _ledger: dict[str, int] | None = None
-    _aside: dict[str, int] | None = None
-    # Of those, what a listing of the source has not met.
-    _unmet: set[str] | None = None
-    # Of those in the ledger, what a re-scan has not refused again.
-    _unrefused: set[str] | None = None
-    _unreadable: set[tuple[str, bytes, str]] = field(default_factory=set)
-    _refused: dict[str, dict[bytes, Value]] = field(default_factory=lambda: defaultdict(dict))
 
     def __post_init__(self) -> None:
-        for written in self.written.values():
-            written.forgets = bool(self.route.ending)  # fields go when their deadlines are reached
+        self.access = Access(self.route, self.scene.retry)
+        self.written = self.access.written
+        self.aside = Aside(self.scene, self.route, self.live)
+        self.strangers = Strangers(self.scene, self.route, self.access)
 
     def unlike(self, side: str, touches: Sequence[Touch], *, surely: bool = False) -> list[Touch]:
         """Those touches of a mirror's feed that are not of our own writes alone, by what lies there
         now; without ``surely`` also those of keys of which nobody knows."""
-        written, there = self.written[side], self._side(side)
+        written, there = self.access.written[side], self.access.side(side)
         known = [touch for touch in touches if written.knows(touch.key)]
         ours: list[bool | None] = []
 
         def do() -> Done:
             some = known[len(ours) : len(ours) + _AT_ONCE]
             keys = [touch.key for touch in some]
-            held, _ = own(keys, self._read(there, keys))
+            held, _ = own(keys, self.access.read(there, keys))
             ours.extend(written.holds(t.key, block) for t, block in zip(some, held, strict=True))
             return Done()
 
@@ -145,12 +105,6 @@ class Reconciler:
         unknown = [touch for touch in touches if not written.knows(touch.key)]
         return [touch for touch, mine in found if not mine] + unknown
 
-    def _side(self, side: str) -> Collection:
-        return self.route.source if side == "source" else self.route.target
-
-    def _written_to(self, side: Collection) -> Written:
-        return self.written["source" if side is self.route.source else "target"]
-
     def foreign(
         self, primary: str, touches: Sequence[Touch], side: str, *, tell: bool = False
     ) -> list[Foreign]:
@@ -158,42 +112,15 @@ class Reconciler:
 
         ``tell``: before anything is written, since a crash after that leaves no difference (R11).
         """
-        found = self._found = []
-        self._at_once = tell
-        try:
+        with self.strangers.collected(tell=tell) as found:
             # Deletes by somebody else are none of the application's.
             self.untouched(primary, [touch.key for touch in touches], side)
-        finally:
-            self._found, self._at_once = None, False
         return found
 
     def look(self, primary: str, touches: Sequence[Touch], side: str) -> list[Foreign]:
         """As ``foreign``, and leave all as it is."""
-        self._looks = True
-        try:
+        with self.strangers.looking():
             return self.foreign(primary, touches, side)
-        finally:
-            self._looks = False
-
-    def tell(self, found: Foreign, event: str = FOREIGN) -> None:
-        """Keep in the run's record what the mirror held that it must not."""
-        self.written[found.side].told(found.key, found.held)
-        name, paths = self.route.name(found.key), found.paths
-        self.scene.control.record(self.scene.run.id, event, key=name, paths=paths)
-        log.warning(event, key=name, paths=paths)
-
-    def leave(self, found: Foreign, fields: frozenset[str] = frozenset()) -> None:
-        """Take what somebody else wrote for what must lie there, until the next write, and say so
-        once for each key. ``fields`` are found to come again, of all keys."""
-        written = self.written[found.side]
-        written.found(found.key, found.held)
-        if written.leaves(found.key, fields):
-            name, why = self.route.name(found.key), _AGAIN
-            self.scene.control.record(
-                self.scene.run.id, "foreign write left", key=name, paths=found.paths, why=why
-            )
-            log.warning("foreign write left", key=name, why=why)
-            reached("foreign.left")
 
     def touched(self, primary: str, touches: Sequence[Touch]) -> Done:
         """Reconcile the keys of some touches."""
@@ -205,7 +132,7 @@ class Reconciler:
         if primary == "source":
             return self._settled(lambda: self._forward(keys, *self._both(source, target, keys)))
         done = self._settled(lambda: self._backward(keys, deleted))
-        if not self._looks:
+        if not self.strangers.looks:
             # A block that went and came again is there without what they put into it. Not only
             # what was written just now: after a crash nobody knows what was written before.
             for each in self.beside:
@@ -222,20 +149,6 @@ class Reconciler:
     def drop(self) -> None:
         """Remove what ``prepare`` made."""
 
-    def refused(self, primary: str) -> list[Touch]:
-        """Keys of the primary whose last write the mirror refused: another write may have made
-        way."""
-        return [Touch(key) for key in self._refused[primary].values()]
-
-    def _remember(self, primary: str, keys: Sequence[Value], refused: set[bytes]) -> None:
-        known = self._refused[primary]
-        for key in keys:
-            form = encode(key)
-            if form not in refused:
-                known.pop(form, None)
-            elif len(known) < _REFUSED:
-                known[form] = key
-
     def page(self, blocks: Sequence[Block], damaged: Sequence[tuple[Value, str]]) -> Done:
         """Write what a page of the source listed, as long as no later write was acted on (R4)."""
         keys = [block.id for block in blocks]
@@ -243,7 +156,7 @@ class Reconciler:
 
         def do() -> Done:
             nonlocal first
-            read = list(blocks) if first else self._read(self.route.source, keys)
+            read = list(blocks) if first else self.access.read(self.route.source, keys)
             first = False
             return self._forward(keys, read)
 
@@ -255,13 +168,10 @@ class Reconciler:
 
     def keys(self, primary: str, keys: Sequence[Value], listed: str) -> Done:
         """Reconcile keys of a re-scan that listed them on a side."""
-        if listed == "source" and self._unmet is not None:
-            self._unmet.difference_update(map(quarantine_key, keys))
-        self._scans = True
-        try:
+        if listed == "source":
+            self.aside.meets(keys)
+        with self.strangers.scanning():
             return self.untouched(primary, keys, listed)
-        finally:
-            self._scans = False
 
     def untouched(self, primary: str, keys: Sequence[Value], side: str) -> Done:
         """Reconcile keys of a side that nobody touched on the primary."""
@@ -269,45 +179,6 @@ class Reconciler:
         if side == primary:
             return self.touched(primary, touches)
         return self.mirrored(primary, touches)
-
-    def known_unlike(self) -> set[str]:
-        """The keys of which the sides differ with good reason: in quarantine, or in the ledger."""
-        number = self.route.number
-        return self._known_aside().keys() | {e.key for e in self.live.ledger() if e.move == number}
-
-    @property
-    def sets_aside(self) -> bool:
-        """Whether anything is in quarantine, or in the ledger."""
-        return bool(self._known_aside() or self._known_ledger())
-
-    def list_source(self) -> None:
-        """A re-scan lists the source, from its start."""
-        self._unmet = set(self._known_aside())
-
-    def listed_source(self) -> None:
-        """It has listed the source to its end: what is in quarantine and was not there is gone.
-
-        Where another process began to list it, nobody knows what that has met.
-        """
-        gone, self._unmet = self._unmet, None
-        for key in gone or ():
-            self._leave(key)
-        if gone:
-            log.info("gone from the source, and from quarantine", keys=len(gone))
-
-    def list_target(self) -> None:
-        """A re-scan begins while the target is the primary."""
-        number = self.route.number
-        self._unrefused = {item.key for item in self.live.ledger() if item.move == number}
-
-    def listed_target(self) -> None:
-        """It has come to its end: what it did not refuse again is gone, from the ledger, too."""
-        gone, self._unrefused = self._unrefused, None
-        if gone:
-            self.live.strike(self.route.number, gone)
-            for key in gone:
-                self._known_ledger().pop(key, None)
-            log.info("gone from the target, and from the ledger", keys=len(gone))
 
     # ------------------------------------------------------------------ one batch
 
@@ -341,24 +212,16 @@ class Reconciler:
             if self.scene.stop.wait(min(left, 0.5)):
                 raise Interrupted("stopped, nothing lost", hint="start the mirror again")
 
-    def _read(self, side: Collection, keys: Sequence[Value]) -> list[Block | None]:
-        """The blocks of some keys as they are now; ``Unread`` stands for one that is damaged."""
-        found = read_each(side, keys, self.scene.retry)
-        for block in found:
-            if isinstance(block, Unread):
-                self._tell_unread(str(side.at), block)
-        return found
-
     def _both(
         self, primary: Collection, mirror: Collection, keys: Sequence[Value]
     ) -> tuple[list[Block | None], Held]:
         """The blocks of some keys on the primary as they are now, and what the mirror holds under
         the same keys, asked for at the same time: nobody but the owner writes there (R2)."""
         if not self.at_once or self.route.changes_key:
-            return self._read(primary, keys), {}
-        coming = self._pool.submit(copy_context().run, self._read, mirror, keys)
+            return self.access.read(primary, keys), {}
+        coming = self._pool.submit(copy_context().run, self.access.read, mirror, keys)
         try:
-            found = self._read(primary, keys)
+            found = self.access.read(primary, keys)
         finally:
             wait([coming])  # however this ends, nothing of it is under way any more
         held = zip(keys, coming.result(), strict=True)
@@ -378,18 +241,7 @@ class Reconciler:
         forms = list(map(encode, keys)) if held else []
         if forms and held.keys() >= set(forms):
             return [held[form] for form in forms]
-        return self._read(side, keys)
-
-    def _tell_unread(self, where: str, block: Unread) -> None:
-        """Log it, once as long as it is for the same reason: it is tried again and again."""
-        told = where, encode(block.id), block.reason
-        if told in self._unreadable:
-            return
-        if len(self._unreadable) >= _REFUSED:
-            self._unreadable.clear()
-        self._unreadable.add(told)
-        reason = self.route.told(block.reason)
-        log.warning("can't be read", where=where, key=show(block.id), reason=reason)
+        return self.access.read(side, keys)
 
     def _expected(self, block: Block) -> list[Block]:
         """As of the route; CorruptBlock for one that could not be read."""
@@ -434,7 +286,7 @@ class Reconciler:
                 gone.append(key)
         ids = [*(block.id for block in want), *gone]
         held = self._lies(route.target, ids, known)
-        if alike := others(self._read, route.source, ids, held):
+        if alike := others(self.access.read, route.source, ids, held):
             for new in want:
                 if (form := encode(new.id)) in alike:
                     self._set_aside(new.id, self._one(route.target, alike[form]), "")
@@ -446,7 +298,7 @@ class Reconciler:
         for new, old in zip(want, held, strict=False):
             if old is not None and same_block(new, old):
                 done.leave += 1
-                self._same(route.target, old)
+                self.strangers.same(route.target, old)
                 continue
             if old is not None and not is_key(new.id, old.id):
                 left.append(old)  # of a key that is gone, and makes way
@@ -456,93 +308,35 @@ class Reconciler:
             writes.append(new)
             done.change += old is not None
             done.create += old is None
-            self._differs(route.target, new.id, new, old)
+            self.strangers.differs(route.target, new.id, new, old)
         for key, old in zip(gone, held[len(want) :], strict=True):
-            self._differs(route.target, key, None, old)
-        if self._found is not None and kept:
-            for key, old in zip(kept, self._read(route.target, kept), strict=True):
-                self._differs(route.target, key, None, old)
-        if self._looks:
+            self.strangers.differs(route.target, key, None, old)
+        if self.strangers.collects and kept:
+            for key, old in zip(kept, self.access.read(route.target, kept), strict=True):
+                self.strangers.differs(route.target, key, None, old)
+        if self.strangers.looks:
             return Done()
         # Deletes first: they make way for unique values.
-        self._delete(route.target, [*left, *held[len(want) :]], done)
+        done.delete += self.access.delete(route.target, [*left, *held[len(want) :]])
         there = {encode(old.id) for old in held[: len(want)] if old is not None}
         aside |= self._write(writes, there)
-        self._take_up([key for key in keys if encode(key) not in aside])
-        self._remember("source", keys, aside)
+        self.aside.take_up([key for key in keys if encode(key) not in aside])
+        self.aside.remember("source", keys, aside)
         done.aside = len(aside)
         return done
 
     def _write(self, writes: list[Block], there: set[bytes]) -> set[bytes]:
         """Write blocks to the target; those that it refuses are set aside and returned."""
         reached("mirror.write")
-        refused = self._write_all(self.route.target, writes)
+        refused = self.access.write(self.route.target, writes)
         for block, error in refused:
             self._set_aside(block.id, *self.route.why(error))
         # An older copy would pass for the block, and a rollback not tell it from a write.
         forms = [(encode(block.id), block) for block, _ in refused]
         old = [Address(block.id) for form, block in forms if form in there and _joins(block)]
         if old:
-            self._remove(self.route.target, old)
+            self.access.remove(self.route.target, old)
         return {encode(block.id) for block, _ in refused}
-
-    def _write_all(self, side: Collection, writes: list[Block]) -> list[tuple[Block, Terminal]]:
-        """Write all at once, so that rows that depend on one another go together; where that is
-        refused, each alone. Those that are refused for good are returned, each with why."""
-        if not writes:
-            return []
-        written = self._written_to(side)
-        forms = written.sends(writes)
-        try:
-            side.write(writes)
-        except Terminal:
-            if not self.scene.retry(side.exists):
-                raise
-        else:
-            written.answered(forms)
-            reached("mirror.written")
-            return []
-        refused = self._one_by_one(side, writes)
-        if len(refused) > 1:
-            # Perhaps each holds what another is to have: a unique value that was swapped.
-            ids = [block.id for block, _ in refused]
-            held, _ = own(ids, self._read(side, ids))
-            self._delete(side, held, Done())
-            written.sends(block for block, _ in refused)
-            refused = self._one_by_one(side, [block for block, _ in refused])
-        reached("mirror.written")
-        return refused
-
-    def _one_by_one(self, side: Collection, blocks: list[Block]) -> list[tuple[Block, Terminal]]:
-        """Write each alone, as long as one that is written makes way for another."""
-        written = self._written_to(side)
-        left: list[tuple[Block, Terminal]] = []
-        while True:
-            before, left = len(left), []
-            for block in blocks:
-                try:
-                    side.write([block])
-                except Terminal as error:
-                    left.append((block, error))
-                else:
-                    written.answered([encode(block.id)])
-            if not left or len(left) in (before, len(blocks)):
-                written.refused(encode(block.id) for block, _ in left)
-                return left
-            blocks = [block for block, _ in left]
-
-    def _delete(self, side: Collection, held: Sequence[Block | None], done: Done) -> None:
-        there = [Address(block.id, block.place) for block in held if block is not None]
-        if there:
-            self._remove(side, there)
-            done.delete += len(there)
-            reached("mirror.deleted")
-
-    def _remove(self, side: Collection, there: Sequence[Address]) -> None:
-        written = self._written_to(side)
-        forms = written.sends((), [address.id for address in there])
-        side.delete(there)
-        written.answered(forms)
 
     def _backward(self, keys: Sequence[Value], deleted: set[bytes]) -> Done:
         """From the target back to the source; ``old`` is read from there, which R2 makes safe."""
@@ -563,12 +357,11 @@ class Reconciler:
         writes: list[Block] = []
         gone: list[Block | None] = []
         refused: list[Value] = []
-        aside = self._known_aside()
         left: set[bytes] = set()  # what is not known to be of the target
-        alike = others(self._read, route.target, keys, olds)
+        alike = others(self.access.read, route.target, keys, olds)
         for key, new, old in zip(keys, news, olds, strict=True):
             if old is not None and not is_key(key, old.id):
-                stays = encode(key) in alike or quarantine_key(old.id) in aside
+                stays = encode(key) in alike or old.id in self.aside
                 if not stays:
                     gone.append(old)  # of a key that is gone, and makes way
                 elif new is not None:
@@ -579,8 +372,8 @@ class Reconciler:
                     continue
                 old = None
             if new is None:
-                self._differs(route.source, key, None, old)
-                if quarantine_key(key) in aside and encode(key) not in deleted:
+                self.strangers.differs(route.source, key, None, old)
+                if key in self.aside and encode(key) not in deleted:
                     # It never reached the target: nobody deleted it there.
                     left.add(encode(key))
                 else:
@@ -599,36 +392,26 @@ class Reconciler:
                 continue
             if back is None:
                 done.leave += 1
-                self._same(route.source, old)
+                self.strangers.same(route.source, old)
             else:
                 writes.append(back)
-                self._differs(route.source, key, back, old)
+                self.strangers.differs(route.source, key, back, old)
                 done.change += old is not None
                 done.create += old is None
-        if self._looks:
+        if self.strangers.looks:
             return Done()
         # Before it is written over: whoever finds it there after a crash, and the target without
         # it, would take it for what was left out, and leave it.
-        self._take_up([key for key in keys if encode(key) not in left])
+        self.aside.take_up([key for key in keys if encode(key) not in left])
         reached("mirror.write")
         # Deletes first: they make way for unique values.
-        self._delete(route.source, gone, done)
-        for block, why in self._write_all(route.source, writes):
+        done.delete += self.access.delete(route.source, gone)
+        for block, why in self.access.write(route.source, writes):
             self._enter(block.id, *route.why(why))
             refused.append(block.id)
             done.aside += 1
-        self._strike(keys, refused)
+        self.aside.strike(keys, refused)
         return done
-
-    def _strike(self, keys: Sequence[Value], refused: Sequence[Value]) -> None:
-        """What is on both sides now is in the ledger no longer."""
-        self._remember("target", keys, set(map(encode, refused)))
-        known = self._known_ledger()
-        done = known.keys() & set(map(quarantine_key, keys)) - set(map(quarantine_key, refused))
-        if done:
-            self.live.strike(self.route.number, done)
-            for key in done:
-                del known[key]
 
     def _back(self, new: Block, old: Block | None, *, fresh: bool) -> Block | None:
         """What the source must hold for a block of the target; None where it does.
@@ -648,112 +431,18 @@ class Reconciler:
         back = self.route.returned(new, before)
         return None if old is not None and same_block(back, old) else back
 
-    # ------------------------------------------------------------------ writes by somebody else
-
-    def _same(self, side: Collection, held: Block | None) -> None:
-        """Note that a key of the mirror holds what it must, whoever wrote it."""
-        if held is not None:
-            self._written_to(side).found(held.id, held)
-
-    def _differs(
-        self,
-        side: Collection,
-        key: Value,
-        new: Block | None,
-        held: Block | None,
-        sources: Sequence[Value] | None = None,
-    ) -> None:
-        """Note what a key of the mirror holds that it must not; it stands for itself where no
-        others led to it. What is not the owner's is told now, before it is written over."""
-        written = self._written_to(side)
-        if held is None and new is None:
-            written.found(key, None)
-            return
-        route, empty = self.route, Block(key, {})
-        at = "source" if side is route.source else "target"
-        # Also just now its server may have been started anew, without what was written last.
-        sure = written.holds(key, held) is False and self.sound(at)
-        if not self._looks:
-            written.replaces(key, held)
-        if self._found is None:
-            # What a TRUNCATE took away comes back untold: there is nothing to be kept.
-            emptied = self._scans and held is None
-            if emptied or not sure or not written.is_news(key, held):
-                return
-        differ = list(block_differences(held or empty, new or empty))
-        paths = [
-            d.text(masked=bool(route.move.sensitive) and route.is_sensitive(d.path)) for d in differ
-        ]
-        led = [key] if sources is None else sources
-        fields = frozenset(d.path and child("", str(parse_path(d.path)[0])) for d in differ)
-        found = Foreign(key, paths[:_TOLD], fields, led, at, held, sure)
-        if self._found is None:
-            (self.leave if written.is_usual(key, held) else self.tell)(found)
-            self.hurry()
-            return
-        if self._at_once and all(each.key != found.key for each in self._found):
-            self.tell(found)
-        self._found.append(found)
-
     # ------------------------------------------------------------------ what does not go over
 
     def _one(self, side: Collection, other: Value) -> str:
         return f"{side.at} can't tell its key from that of {self.route.name(other)}"
 
     def _set_aside(self, key: Value, reason: str, path: str) -> None:
-        if self._looks:
-            return
-        item = quarantined(self.route, key, reason, path)
-        if self._unmet is not None:
-            self._unmet.discard(item.key)
-        known = self._known_aside()
-        if known.get(item.key) == _why(item):
-            return  # tried again, and refused as before
-        self.scene.retry(self.scene.control.set_aside, self.scene.run.id, item)
-        known[item.key] = _why(item)
-        log.warning("quarantined", key=item.shown, path=path, reason=reason)
-
-    def _take_up(self, keys: Sequence[Value]) -> None:
-        """A later write of a key takes it out of quarantine."""
-        for key in self._known_aside().keys() & set(map(quarantine_key, keys)):
-            self._leave(key)
-
-    def _leave(self, key: str) -> None:
-        self.scene.retry(self.scene.control.take_up, self.scene.run.id, self.route.number, key)
-        self._known_aside().pop(key, None)
-
-    def _known_aside(self) -> dict[str, int]:
-        """The keys in quarantine; asked once, for nobody but the owner of a live run changes it."""
-        if self._aside is None:
-            self._aside = self._reasons(self.scene.control.quarantined(self.scene.run.id))
-        return self._aside
-
-    def _known_ledger(self) -> dict[str, int]:
-        """As ``_known_aside``, of the ledger."""
-        if self._ledger is None:
-            self._ledger = self._reasons(self.live.ledger())
-        return self._ledger
-
-    def _reasons(self, items: Iterable[Quarantined]) -> dict[str, int]:
-        return {item.key: _why(item) for item in items if item.move == self.route.number}
+        if not self.strangers.looks:
+            self.aside.set_aside(key, reason, path)
 
     def _enter(self, key: Value, reason: str, path: str) -> None:
-        if self._looks:
-            return
-        item = quarantined(self.route, key, reason, path, self.route.name(key))
-        if self._unrefused is not None:
-            self._unrefused.discard(item.key)
-        known = self._known_ledger()
-        if known.get(item.key) == _why(item):
-            return
-        self.scene.retry(self.live.enter, item)
-        known[item.key] = _why(item)
-        log.warning("can't be written back", key=item.shown, path=path, reason=reason)
-
-
-def _why(item: Quarantined) -> int:
-    """What stands for where and why a block does not go over."""
-    return hash((item.path, item.reason))
+        if not self.strangers.looks:
+            self.aside.enter(key, reason, path)
 
 
 def _joins(block: Block) -> bool:

@@ -27,7 +27,6 @@ from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.ports import Collection
 from migrator.route import NOT_MADE, Unread
-from migrator.state import quarantine_key
 
 # What the mirror must hold, by the key of the source that makes it, and by its own.
 Made: TypeAlias = dict[bytes, dict[bytes, Block]]
@@ -142,7 +141,7 @@ class Relocator(Reconciler):
         done = Done()
         want = self._want(primary, batch, made, set(deleted))
         self._give_way(primary, batch, want)
-        if self._looks:
+        if self.strangers.looks:
             self._compare(primary, batch, want, done)
             return Done()
         intended = self._intend(primary, batch)
@@ -164,7 +163,7 @@ class Relocator(Reconciler):
         batch = Batch()
         while keys.forms or mirror.forms:
             self._close(primary, batch, keys, blocks, mirror, made)
-            keys, blocks, mirror = Keys(), None, self._hold(self._side(OTHER[primary]), batch)
+            keys, blocks, mirror = Keys(), None, self._hold(self.access.side(OTHER[primary]), batch)
         return batch
 
     def _close(
@@ -179,7 +178,7 @@ class Relocator(Reconciler):
         """Take these keys, and all that led or lead to one another, until nothing new is found."""
         while keys.forms or mirror.forms:
             todo = keys.values
-            read = self._all(self._side(primary), todo) if blocks is None else blocks
+            read = self._all(self.access.side(primary), todo) if blocks is None else blocks
             blocks = None
             read, others = own(todo, read)
             before = self.locator.of(primary, todo)
@@ -241,7 +240,7 @@ class Relocator(Reconciler):
                 each.refused = f"its key on the other side is that of {shown}", "(key)"
 
     def _all(self, side: Collection, keys: Sequence[Value]) -> list[Block | None]:
-        return self._read(side, keys) if keys else []
+        return self.access.read(side, keys) if keys else []
 
     def _returned(self, key: Value, owner: Led, old: Block | None) -> Block:
         """What the source must hold for a block of the target."""
@@ -326,7 +325,7 @@ class Relocator(Reconciler):
         called = self.route.name if primary == "source" else self.route.source_name
         key, there = batch.mirror[form][0], batch.mirror[other][0]
         one, two = called(key), called(there)
-        side = self._side(OTHER[primary])
+        side = self.access.side(OTHER[primary])
         more = "another " if one == two else ""  # they differ in their kind
         what = f"{side.at} can't tell {one} from {more}{two}, which lies there"
         return DoesNotFit(what, key=key, path="(key)")
@@ -334,18 +333,18 @@ class Relocator(Reconciler):
     def _write_apart(
         self, primary: str, batch: Batch, writes: Sequence[Block]
     ) -> list[tuple[Block, Terminal]]:
-        """As ``_write_all``; what the mirror may take for one goes by turns, and no later one where
-        an earlier one lies then."""
-        side = self._side(OTHER[primary])
+        """As ``Access.write``; what the mirror may take for one goes by turns, and no later one
+        where an earlier one lies then."""
+        side = self.access.side(OTHER[primary])
         first, *later = turns(side, [block.id for block in writes])
-        refused = self._write_all(side, [writes[i] for i in first])
+        refused = self.access.write(side, [writes[i] for i in first])
         for turn in later:
             some = {encode(writes[i].id): writes[i] for i in turn}
             ids = [block.id for block in some.values()]
             for form, there in own(ids, self._all(side, ids))[1].items():
                 error = self._not_told_apart(primary, batch, form, encode(there.id))
                 refused.append((some.pop(form), error))
-            refused += self._write_all(side, list(some.values()))
+            refused += self.access.write(side, list(some.values()))
         return refused
 
     # ------------------------------------------------------------------ the mirror
@@ -358,14 +357,14 @@ class Relocator(Reconciler):
         done: Done,
     ) -> None:
         """Write what differs, and remove the rest."""
-        side = self._side(OTHER[primary])
+        side = self.access.side(OTHER[primary])
         writes, gone = self._compare(primary, batch, want, done)
         if primary == "target":
             # Before it is written over, as without new keys.
-            self._take_up([key for f, (key, _) in batch.mirror.items() if f in batch.owners])
+            self.aside.take_up([key for f, (key, _) in batch.mirror.items() if f in batch.owners])
         reached("mirror.write")
         # Deletes first: they make way for unique values.
-        self._delete(side, gone, done)
+        done.delete += self.access.delete(side, gone)
         refused = self._write_apart(primary, batch, writes)
         lost: dict[bytes, Value] = {}
         for block, error in refused:
@@ -379,7 +378,7 @@ class Relocator(Reconciler):
         old = [Address(key) for form, key in lost.items() if form in there]
         if old and primary == "source":
             # An older copy would pass for the block, and a rollback not tell it from a write.
-            self._remove(side, old)
+            self.access.remove(side, old)
 
     def _wait(self, primary: str, batch: Batch, block: Block, error: Terminal) -> None:
         """Have what was refused for another key, which nobody could tell before, look again once
@@ -407,7 +406,7 @@ class Relocator(Reconciler):
         done: Done,
     ) -> tuple[list[Block], list[Block | None]]:
         """What differs, and the rest."""
-        side, stay = self._side(OTHER[primary]), self._staying(primary, batch)
+        side, stay = self.access.side(OTHER[primary]), self._staying(primary, batch)
         writes: list[Block] = []
         gone: list[Block | None] = []
         for form, old in batch.held.items():
@@ -416,16 +415,16 @@ class Relocator(Reconciler):
                 if form not in stay:
                     gone.append(old)
                 if form not in stay or primary == "source":
-                    self._differs(side, key, None, old, batch.sources(form))
+                    self.strangers.differs(side, key, None, old, batch.sources(form))
                 continue
             if old is not None and same_block(new, old):
                 done.leave += 1
-                self._same(side, old)
+                self.strangers.same(side, old)
                 continue
             writes.append(new)
             done.change += old is not None
             done.create += old is None
-            self._differs(side, key, new, old, batch.sources(form))
+            self.strangers.differs(side, key, new, old, batch.sources(form))
         return writes, gone
 
     def _staying(self, primary: str, batch: Batch) -> set[bytes]:
@@ -433,10 +432,9 @@ class Relocator(Reconciler):
         as it was, and what never went to the target stays on the source."""
         if primary == "source":
             return {form for each in batch.led.values() if each.damaged for form in each.ever}
-        aside = self._known_aside()
         refused = [each for each in batch.led.values() if each.refused is not None]
         stay = {form for each in refused for form in each.ever}
-        return stay | {f for f, (key, _) in batch.mirror.items() if quarantine_key(key) in aside}
+        return stay | {f for f, (key, _) in batch.mirror.items() if key in self.aside}
 
     def _told(self, primary: str, batch: Batch, done: Done) -> None:
         """Say what did not go over, and what does again."""
@@ -447,10 +445,10 @@ class Relocator(Reconciler):
             done.aside += 1
         keys = [each.key for each in batch.led.values()]
         if primary == "target":
-            self._strike(keys, [each.key for each in refused.values()])
+            self.aside.strike(keys, [each.key for each in refused.values()])
             return
-        self._take_up([key for key in keys if encode(key) not in refused])
-        self._remember("source", keys, set(refused))
+        self.aside.take_up([key for key in keys if encode(key) not in refused])
+        self.aside.remember("source", keys, set(refused))
 
     # ------------------------------------------------------------------ the locator
 

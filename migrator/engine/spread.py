@@ -21,7 +21,7 @@ from migrator.model.canonical import encode
 from migrator.model.diff import same_block
 from migrator.model.value import Value
 from migrator.route import NOT_MADE, Route, beside
-from migrator.state import LiveState, quarantine_key
+from migrator.state import LiveState
 
 
 def reconciler(scene: Scene, route: Route, live: LiveState, request_life: float) -> Reconciler:
@@ -73,7 +73,7 @@ class Spreader(Relocator):
         parts = batch.now[form]
         if any(part.refused is not None for part in parts):
             raise DoesNotFit("a part of it can't go back", key=key)
-        if quarantine_key(key) in self._known_aside():
+        if key in self.aside:
             if parts:
                 # What it holds here was never there: made of these parts alone it would be lost.
                 raise DoesNotFit("it was left out, and parts of it were written since", key=key)
@@ -113,10 +113,7 @@ class Spreader(Relocator):
     def _staying(self, primary: str, batch: Batch) -> set[bytes]:
         if primary == "source":
             return super()._staying(primary, batch)
-        aside = self._known_aside()
-        return batch.unmade | {
-            form for form, (key, _) in batch.mirror.items() if quarantine_key(key) in aside
-        }
+        return batch.unmade | {form for form, (key, _) in batch.mirror.items() if key in self.aside}
 
     def _unwritten(self, primary: str, batch: Batch, form: bytes, error: Terminal) -> list[Value]:
         if primary == "source":

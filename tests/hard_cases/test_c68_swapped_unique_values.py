@@ -6,7 +6,7 @@ import pytest
 
 from migrator import commands
 from migrator.commands import SwapTerms
-from migrator.engine.reconcile import Reconciler
+from migrator.engine.access import Access
 from migrator.errors import Waiting
 from migrator.model.block import Address, Block
 from migrator.model.phase import Phase
@@ -39,11 +39,11 @@ def test_key_by_key_swapped_values_are_never_carried_back(
 ) -> None:
     """The rule taken out: nothing is written with another, and nothing makes way."""
 
-    def key_by_key(self: Reconciler, side: Collection, writes: list[Block]) -> object:
-        self._written_to(side).sends(writes)
+    def key_by_key(self: Access, side: Collection, writes: list[Block]) -> object:
+        self.written_to(side).sends(writes)
         return self._one_by_one(side, writes)
 
-    monkeypatch.setattr(Reconciler, "_write_all", key_by_key)
+    monkeypatch.setattr(Access, "write", key_by_key)
     with pytest.raises(Waiting, match="2 blocks are not written back: Thing:1, Thing:2"):
         _carried_back(bench, store, {1: "b", 2: "a", 3: "c"})
 

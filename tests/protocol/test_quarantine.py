@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from migrator.engine import lane, reconcile
+from migrator.engine import access, aside, lane
 from migrator.errors import Interrupted, Transient
 from migrator.journal import Touches
 from migrator.model.phase import Phase
@@ -234,7 +234,8 @@ def test_what_is_refused_again_for_the_same_reason_is_told_once(monkeypatch: Pat
     world = schedule.world
     told: list[str] = []
     log = SimpleNamespace(warning=lambda what, **_: told.append(what), info=lambda *_, **__: None)
-    monkeypatch.setattr(reconcile, "log", log)
+    monkeypatch.setattr(aside, "log", log)
+    monkeypatch.setattr(access, "log", log)
     turns = iter(range(60))
 
     def looks() -> bool:
@@ -298,7 +299,7 @@ def test_what_is_refused_again_after_it_went_back_is_in_the_ledger_again(
     reach(schedule, Phase.CUT_OVER)
     target, told = world.servers["target"], list[str]()
     log = SimpleNamespace(info=lambda what, **_: told.append(what), warning=lambda *_, **__: None)
-    monkeypatch.setattr(reconcile, "log", log)
+    monkeypatch.setattr(aside, "log", log)
 
     def refused() -> None:
         world.put(NEW)
