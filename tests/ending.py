@@ -24,7 +24,7 @@ def ended(process: subprocess.Popen[str], seconds: float = PATIENCE) -> tuple[st
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGCONT)
         process.send_signal(signal.SIGABRT)
-        out, err = process.communicate(timeout=seconds)
+        out, err = process.communicate(timeout=PATIENCE)
         told = ((out or "") + (err or ""))[-_TOLD:]
         raise AssertionError(f"{process.args} did not end within {seconds:g} s:\n{told}") from None
     return out or "", err or ""

@@ -9,14 +9,14 @@ import threading
 
 import pytest
 
-from tests.ending import PYTHON, ended, joined, terminated, waited
+from tests.ending import PATIENCE, PYTHON, ended, joined, terminated, waited
 
 STUBBORN = """
 import signal, threading
 def hangs():
+    print("there", flush=True)
     threading.Event().wait()
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print("there", flush=True)
 hangs()
 """
 
@@ -61,13 +61,15 @@ def test_a_child_is_waited_for_within_bounds(hangs: bool) -> None:
 
 
 def test_a_thread_that_does_not_end_tells_where_it_is() -> None:
-    let_go = threading.Event()
+    there, let_go = threading.Event(), threading.Event()
 
     def hangs() -> None:
+        there.set()
         let_go.wait()
 
     thread = threading.Thread(target=hangs)
     thread.start()
+    assert there.wait(PATIENCE)
     with pytest.raises(AssertionError, match="in hangs"):
         joined(thread, seconds=0.1)
     let_go.set()
