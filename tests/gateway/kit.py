@@ -25,6 +25,8 @@ from tests.system.servers import MakeDatabase
 QUICK = Terms(lease=1.0, look=0.005, bound=60.0, request_life=1.0)
 HASTY = replace(QUICK, bound=0.2)
 """For a write that is to be refused."""
+LASTING = replace(QUICK, lease=3_600.0)
+"""For what is to be done as if no lease ever ran out."""
 
 
 def opened(config: Path, terms: Terms = QUICK) -> Gateway:
@@ -105,4 +107,6 @@ def until(true: Callable[[], bool], seconds: float = PATIENCE) -> None:
         time.sleep(0.005)
 
 
-__all__ = ["HASTY", "QUICK", "Owner", "Run", "control_on", "make_project", "opened", "until"]
+__all__ = [
+    "HASTY", "LASTING", "QUICK", "Owner", "Run", "control_on", "make_project", "opened", "until",
+]  # fmt: skip

@@ -19,7 +19,7 @@ from migrator.stores.cassandra import journal
 from migrator.stores.cassandra.journal import CassandraBrackets
 from migrator.stores.cassandra.table_wire import Wire
 from tests.ending import waited
-from tests.gateway.kit import opened, until
+from tests.gateway.kit import LASTING, opened, until
 from tests.gateway.test_live import begin, cassandra_to_embedded, ends, held, mirroring, swapped
 
 __all__ = ["cassandra_to_embedded"]
@@ -124,7 +124,9 @@ def test_a_write_that_the_new_primary_takes_otherwise_opens_one_bracket(
 
     monkeypatch.setattr(CassandraBrackets, "open", opens)
     monkeypatch.setattr("migrator.gateway.gateway._plainly", lambda *_: True)
-    with opened(cassandra_to_embedded) as games:
+    # Neither its lease nor a bracket runs out: then it would be begun anew.
+    monkeypatch.setattr(CassandraBrackets, "life", 3_600.0)
+    with opened(cassandra_to_embedded, LASTING) as games:
         games.put("one", {"n": 1})
         games.delete("one")
     assert brackets == ["one", "one"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from migrator.gateway import Conflict, Gateway, Stopped, Terms
 from migrator.model.block import Address, Block
 from migrator.model.value import Ref
 from tests.engine.games import SOURCE, game
-from tests.gateway.kit import HASTY, make_project, opened
+from tests.gateway.kit import HASTY, LASTING, make_project, opened
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def games(tmp_path: Path) -> Iterator[Gateway]:
     config = make_project(tmp_path)
     with commands.Project(config, "test") as project:
         project.stores.get("old").collection("Game", SOURCE).create()
-    with opened(config) as gateway:
+    with opened(config, LASTING) as gateway:
         yield gateway
 
 
@@ -197,7 +198,7 @@ def test_what_a_later_sending_is_told_says_nothing_of_the_first(
     config = make_project(tmp_path)
     with commands.Project(config, "test") as project:
         project.stores.get("old").collection("Game", SOURCE).create()
-    with opened(config, HASTY) as games:
+    with opened(config, replace(LASTING, bound=HASTY.bound)) as games:
         follower = games._here.follower
         primary: Any = games._here.sides(follower.standing).primary
         write, says = primary.write, [Transient("no answer in time", unknown=True)]

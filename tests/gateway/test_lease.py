@@ -27,7 +27,16 @@ from migrator.state.gateways import GatewayLease, Watch
 from migrator.state.lease import boot_clock
 from tests.ending import joined, waited
 from tests.engine.games import contents, fill, source, target
-from tests.gateway.kit import HASTY, QUICK, Owner, control_on, make_project, opened, until
+from tests.gateway.kit import (
+    HASTY,
+    LASTING,
+    QUICK,
+    Owner,
+    control_on,
+    make_project,
+    opened,
+    until,
+)
 from tests.gateway.writers import Writer, is_free
 
 
@@ -300,8 +309,8 @@ def test_a_call_asks_the_control_database_for_nothing(config: Path, owner: Owner
         if threading.get_ident() == here:
             asked.append(told)
 
-    with opened(config) as games:
-        until(lambda: games._here.follower.standing.run == owner.run.id)
+    with opened(config, LASTING) as games:  # it looks there once its lease has run out
+        assert games._here.follower.standing.run == owner.run.id
         sa.event.listen(sa.engine.Engine, "before_cursor_execute", note)
         try:
             games.put("1", {"rounds": []}, expected=None)
@@ -405,7 +414,7 @@ def test_a_gateway_that_slept_through_a_whole_revision_writes_where_that_led(
     with commands.Project(config, "test") as project:
         commands.apply(project, commands.plan(project, "0001"))
         commands.finish(project, "0001", keep_source=True)
-        with opened(config, replace(QUICK, lease=3600.0)) as games:
+        with opened(config, LASTING) as games:
             lease = games._here.follower
             gateways.Gateways(project.control).leave([lease.instance])  # an owner saw it run out
             (config.parent / "migrations" / "0002_third.py").write_text(

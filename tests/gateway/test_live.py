@@ -24,7 +24,7 @@ from migrator.ports import Collection
 from tests.contract import own_redis
 from tests.contract import servers as contract
 from tests.ending import joined
-from tests.gateway.kit import QUICK, opened, until
+from tests.gateway.kit import LASTING, QUICK, opened, until
 from tests.gateway.writers import Writer
 from tests.system import servers
 from tests.system.kit import contents, end, fresh
@@ -203,8 +203,10 @@ def test_waiting_for_both_sides(embedded: Path) -> None:
         old, new = ends(project)
         until(lambda: games._here.follower.standing.phase is Phase.SHADOW_READ)
         games.put("1", {"n": 1})
-        long = replace(QUICK, lease=60.0, bound=2.0)  # it does not run out on a busy machine
-        with opened(embedded, long) as hasty, pytest.raises(Behind, match="it is written"):
+        with (
+            opened(embedded, replace(LASTING, bound=2.0)) as hasty,
+            pytest.raises(Behind, match="it is written"),
+        ):
             hasty.update("1", {"n": 2}, wait=True)
         assert held(old)["1"] == {"n": 2}  # the mirror is down, and the write succeeds all the same
         assert "1" not in held(new)

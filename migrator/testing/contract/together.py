@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,17 +25,21 @@ from migrator.testing.contract.harness import (
     through_json,
 )
 
+# Seconds: of a machine that is busy elsewhere, and for which others may go on before.
+_PATIENCE, _PAUSE = 120.0, 0.01
 OPERATIONS = {"get", "get_entries", "put", "update", "append", "delete"}
 
 
 def insist(write: Callable[[], object]) -> None:
     """Do it again where the store asks for it, as the engine does."""
-    for attempt in range(50):
+    until = time.monotonic() + _PATIENCE
+    while True:
         try:
             write()
         except Transient:
-            if attempt == 49:
+            if time.monotonic() > until:
                 raise
+            time.sleep(_PAUSE)
         else:
             return
 
