@@ -27,7 +27,7 @@ from structlog.testing import capture_logs
 
 from migrator.errors import DoesNotFit, Refused, Terminal, Transient
 from migrator.model import value as v
-from migrator.model.block import Aggregate, Block, Patch, cut
+from migrator.model.block import Address, Aggregate, Block, Patch, cut
 from migrator.model.canonical import encode, equal
 from migrator.model.move import At, Layout
 from migrator.model.rules import representation
@@ -719,7 +719,7 @@ def test_views_capped_collections_and_collations_are_findings(
 # ---------------------------------------------------------------- single writes
 
 
-def test_one_block_is_put_under_a_key_of_any_kind(store: MongoStore) -> None:
+def test_one_block_is_put_and_deleted_under_a_key_of_any_kind(store: MongoStore) -> None:
     games = at(store, "single")
     games._writer._insert_first = False
     keys: list[Value] = [
@@ -731,11 +731,16 @@ def test_one_block_is_put_under_a_key_of_any_kind(store: MongoStore) -> None:
             games.write([whole(key, n=n)])
             assert one(games, key).entries == {"": {"n": n}}
     assert games.count() == len(keys)
+    for left, key in enumerate(keys):
+        assert games.count() == len(keys) - left
+        games.delete([Address(key)])
+        games.delete([Address(key)])
+    assert games.count() == 0
 
 
 def test_what_no_majority_has_may_be_written_or_not(store: MongoStore) -> None:
     games = at(store, "undurable")
-    games.write([whole("1", n=1, rounds=[])])
+    games.write([whole("1", n=1, rounds=[]), whole("2")])
     durable = store._database.with_options(write_concern=WriteConcern(50))
     undurable = MongoCollection("docs", durable, "Game", games.at)
     undurable._writer._insert_first = False
@@ -746,12 +751,13 @@ def test_what_no_majority_has_may_be_written_or_not(store: MongoStore) -> None:
         lambda: undurable.exchange("1", one(games, "1"), whole("1", n=5)),
         lambda: undurable.patch([Patch("1", {"": {"n": 6}})]),
         lambda: undurable.exchange("1", one(games, "1"), None),
+        lambda: undurable.delete([Address("2")]),
     ]
     for write in writes:
         with pytest.raises(Transient, match="not yet durable") as raised:
             write()
         assert raised.value.unknown
-    assert games.read(["1"]) == [None]
+    assert games.read(["1", "2"]) == [None, None]
     # Whatever the server's reason is: here that somebody killed the operation.
     assert translated(WriteConcernError("interrupted", 11601), "docs", writing=True).unknown  # type: ignore[attr-defined]
 
