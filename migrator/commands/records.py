@@ -116,7 +116,8 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     many seconds it has said nothing, null where it never did. ``lag``: by how many seconds the
     mirror was behind then. ``ledger``: how many blocks could not be written back, so that a
     rollback would lose what was written. ``waits``: for what the mirror waits, a store and why, or
-    the last requests of one that was killed; ``brackets``: how many writes of gateways have begun
+    the last requests of one that was killed; ``holders``: for whose leases a phase or a swap that
+    was asked for waits, and how long at most; ``brackets``: how many writes of gateways have begun
     and not ended; ``feeds``: what the servers keep for it. ``differed``: the keys that differed
     when all was last compared, or in shadow reads since; ``unable``: who holds a lease and can't
     follow; ``mending``: what the mirror was given to reconcile, empty for nothing."""
@@ -129,6 +130,7 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     fence: str
     shadow: ShadowStatus | None = None
     waits: str = ""
+    holders: str = ""
     brackets: int = 0
     feeds: list[FeedStatus] = []
     gateways: GatewayReads | None = None
@@ -222,6 +224,7 @@ def _live(project: Project, run: Run, classes: int) -> LiveStatus:
         silent=silent,
         lag=float(lag),
         waits=str(told.get("waits", "")) if running else "",
+        holders=str(told.get("holders", "")) if running else "",
         brackets=cast("int", told.get("brackets", 0)),
         feeds=feeds(project, run, told, gone, lag),
         scanning=bool(told.get("scanning")),

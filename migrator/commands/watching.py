@@ -98,8 +98,8 @@ class Trend:
         left = max(0, run.planned - run.read) if phase is Phase.DUAL_WRITE else 0
         if run.live and run.live.scanning and run.paused:
             return False, None, "the comparison of both sides is paused"
-        if run.live and run.live.waits:
-            return None, None, f"the mirror waits for {run.live.waits}"
+        if run.live and (waits := run.live.waits or run.live.holders):
+            return None, None, f"the mirror waits for {waits}"
         if run.live and run.live.scanning:
             return None, None, "the keys of both sides are compared anew"
         if self._span < GUESS_AFTER:

@@ -639,6 +639,7 @@ class Mirror:
             read=sum(c.get("read", 0) for c in copied), mirrored=total.__dict__,
             touched=sum(lane.touched for lane in self.lanes),
             brackets=sum(lane.brackets for lane in self.lanes), waits=waits,
+            holders=self.holders.waits,
             unfenced=[side for side in OTHER if any(unfenced(lane, side) for lane in self.lanes)],
             reading={lane.route.cls: lane.is_reading(self.run.primary) for lane in self.lanes
                      if self.run.phase.rank >= Phase.DUAL_WRITE.rank},

@@ -56,7 +56,8 @@ def _wait(scene: Scene) -> None:
     classes = {c for r in scene.routes for c in (r.cls, r.move.source_cls)}
     classes |= {r.move.merges.of for r in scene.routes if r.move.merges is not None}
     waiting, lapsed = wait_for(
-        gateways, sorted(classes), has_acknowledged(scene.run), check=scene.check, pause=_PAUSE,
+        gateways, sorted(classes), has_acknowledged(scene.run), check=lambda _: scene.check(),
+        pause=_PAUSE,
         # One whose last request had no answer says so once that can't be alive any more (R6).
         until=time.monotonic() + _PATIENCE + scene.request_life,
     )  # fmt: skip

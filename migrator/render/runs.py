@@ -194,6 +194,8 @@ def _mirror(run: RunStatus, live: LiveStatus, complete: Callable[[str], str]) ->
             yield Line(f"      it has {live.mending} to reconcile, which differed")
         if live.waits:
             yield Line(f"      it waits for {live.waits}", "yellow")
+        if live.holders:
+            yield Line(f"      what was asked for waits for {live.holders}", "yellow")
         if live.brackets:
             begun = f"{live.brackets:,} writes of gateways have begun and not ended"
             yield Line(f"      {begun}; a swap waits for them")

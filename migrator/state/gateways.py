@@ -380,14 +380,16 @@ def wait_for(
     content: Content,
     *,
     until: float,
-    check: Callable[[], None] = lambda: None,
+    check: Callable[[Sequence[GatewayLease]], None] = lambda waiting: None,
     pause: float = 0.002,
 ) -> tuple[list[GatewayLease], list[GatewayLease]]:
     """Wait until every gateway is content or its lease ran out; those still to wait for at
-    ``until`` (monotonic), and those that ran out."""
+    ``until`` (monotonic), and those that ran out. ``check`` is called before each look, with
+    those to wait for at the one before."""
     watch = Watch()
+    waiting: list[GatewayLease] = []
     while True:
-        check()
+        check(waiting)
         waiting, lapsed = watch.sort(gateways.leases(classes), content)
         if not waiting or time.monotonic() >= until:
             return waiting, lapsed

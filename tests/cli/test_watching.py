@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from migrator import commands
 from migrator.commands import Watched
+from migrator.state.gateways import Gateways
 from tests.cli.kit import PATIENT, Project
 from tests.cli.test_terminal import Terminal
+from tests.ending import joined
+from tests.gateway.kit import until
 
 
 @pytest.fixture
@@ -20,6 +26,27 @@ def live(shop: Project) -> Project:
     shop.done("plan", "0001", "--live", "-o", "live.json")
     shop.done("apply", "live.json", "--until", "shadow_read")
     return shop
+
+
+def test_status_tells_whose_lease_a_swap_waits_for(live: Project) -> None:
+    with commands.Project(live.root / "migrator.toml", "dev") as project:
+        gateways = Gateways(project.control)
+        gateways.enter("slow", "Game", 60.0)
+        swap = threading.Thread(
+            target=commands.cutover,
+            args=[project, "0001"],
+            kwargs={"swap": commands.SwapTerms(bound=60, lag=60)},
+        )
+        swap.start()
+        try:
+            until(lambda: "armed" in (told := live.done("status", "0001").out) and "slow" in told)
+            told = live.done("status", "0001").out
+            assert "waits for gateway slow to see that the sides are to be swapped" in told
+            assert re.search(r"swapped, \d+ s more at most", told)
+        finally:
+            gateways.leave(["slow"])
+            joined(swap)
+    assert "slow" not in live.done("status", "0001").out
 
 
 def looks(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:

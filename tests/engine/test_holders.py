@@ -15,7 +15,7 @@ from migrator.engine.holders import Holders
 from migrator.engine.stilled import stilled
 from migrator.errors import Interrupted, Waiting
 from migrator.model.phase import Phase
-from migrator.state import Control
+from migrator.state import Control, gateways
 from migrator.state.gateways import SHORT, Gateways, Standing, gateway
 from migrator.state.tables import metadata
 
@@ -35,6 +35,7 @@ class Killed:
         metadata.create_all(engine)
         self.control, self.now = Control(engine, "test"), 100.0
         self.sleep: Callable[[float], None] = self.passes
+        self.told: list[str] = []  # that the owner waits for
         self.run = self.control.start("0001", "", "", [("Game", "a", "b")])
         self.dies()
 
@@ -59,9 +60,10 @@ class Killed:
         lane = SimpleNamespace(side=lambda _: _Bracketed())
         owner = SimpleNamespace(
             scene=self.scene(), run=self.run, lanes=[lane], request_life=LIFE,
-            tell=lambda **_: None,
+            tell=lambda: self.told.append(made.waits),
         )  # fmt: skip
-        return Holders(cast("Any", owner))
+        made = Holders(cast("Any", owner))
+        return made
 
 
 @pytest.fixture
@@ -69,6 +71,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> Killed:
     made = Killed()
     clock = SimpleNamespace(monotonic=lambda: made.now, sleep=lambda pause: made.sleep(pause))
     monkeypatch.setattr(holders, "time", clock)
+    monkeypatch.setattr(gateways, "time", clock)
     return made
 
 
@@ -86,8 +89,16 @@ def test_a_copy_begins_after_the_last_request_of_a_killed_gateway_whichever_owne
     assert not second.know()
     killed.now += LIFE - 1
     assert not second.know()
+    (lease, last) = sorted(
+        Gateways(killed.control).leases(["Game"]), key=lambda each: each.instance
+    )
+    assert (
+        second.waits
+        == f"the last requests of 2 gateways ({lease.instance}, {last.instance}), 1 s more at most"
+    )
     killed.now += 1
     assert second.know()
+    assert not second.waits
 
 
 def test_a_copy_outwaits_a_killed_gateway_whose_lease_another_runs_owner_has_removed(
@@ -129,6 +140,27 @@ def test_a_swap_outwaits_a_killed_gateway_unless_a_store_denies_what_it_had_sent
     killed.owner().arm(Phase.CUT_OVER, denied=False)
     assert killed.now >= began + LIFE
     assert not gateways.leases(["Game"])
+    told = list(filter(None, killed.told))
+    last = f"the last requests of gateway {began},"
+    assert (told[0], told[-1]) == (f"{last} 10 s more at most", f"{last} 1 s more at most")
+
+
+def test_of_a_swap_is_told_which_gateway_it_waits_for_and_for_how_long(killed: Killed) -> None:
+    gateways, owner = Gateways(killed.control), killed.owner()
+    gateways.leave(lease.instance for lease in gateways.leases(["Game"]))
+    gateways.enter("slow", "Game", 15.0)
+
+    def tell() -> None:
+        killed.told.append(owner.waits)
+        killed.now += 10.0
+        if len(killed.told) == 3:
+            gateways.leave(["slow"])
+
+    owner._mirror.tell = tell  # type: ignore[method-assign, assignment]
+    owner.arm(Phase.CUT_OVER, denied=True)
+    told = "gateway slow to see that the sides are to be swapped"
+    assert killed.told == ["", f"{told}, 30 s more at most", f"{told}, 20 s more at most"]
+    assert not owner.waits
 
 
 def test_a_swap_waits_for_a_gateway_that_comes_back_while_its_last_request_is_outwaited(
