@@ -73,7 +73,7 @@ def differs(
         return "the epoch that was noted there is gone"
     if why := overtakes(held, run, number, primary):
         return why
-    if held.number == number and held.attempt > attempt:
+    if held.attempt > attempt:
         return (
             f"swap {held.attempt} was begun there, and the control database knows of {attempt} only"
         )

@@ -93,16 +93,18 @@ def _others(
 
 def _next(known: Known | None, notes: Sequence[Noted], why: str) -> Verdict:
     """The reign after the latest; of whom, where that is sure."""
-    held = [note.epoch for note in notes if note.epoch is not None]
-    reigns = {(epoch.number, epoch.primary) for epoch in held}
-    attempts = [epoch.attempt for epoch in held]
+    number, attempt = _after(known, notes)
+    if known is not None and known.fence == "flipped":
+        later = [n for n in notes if n.epoch is not None and n.epoch.attempt > known.attempt]
+        if later:
+            # It was overtaken before its release, so nobody has written by it; who overtook it may
+            # be written by.
+            known, notes = None, later
+    reigns = {(n.epoch.number, n.epoch.primary) for n in notes if n.epoch is not None}
     if known is not None:
         reigns.add((known.number, known.primary))
-        attempts.append(known.attempt)
-    top = max(number for number, _ in reigns)
-    primaries = [primary for number, primary in reigns if number == top]
-    # One more may have been begun that no store was told of.
-    number, attempt = top + 1, max(attempts) + 2
+    top = max(of for of, _ in reigns)
+    primaries = [primary for of, primary in reigns if of == top]
     if len(primaries) > 1:
         return Verdict(State.UNCLEAR, f"{why}; each names another primary", "", number, attempt)
     (primary,) = primaries
@@ -113,3 +115,14 @@ def _next(known: Known | None, notes: Sequence[Noted], why: str) -> Verdict:
         why += f"; the {primary} is the primary, and its own store says less"
         return Verdict(State.UNCLEAR, why, "", number, attempt)
     return Verdict(State.DIVIDED, why, primary, number, attempt)
+
+
+def _after(known: Known | None, notes: Sequence[Noted]) -> tuple[int, int]:
+    """The number of the next reign and of its attempt: one more may have been begun that no store
+    was told of."""
+    numbers = [note.epoch.number for note in notes if note.epoch is not None]
+    attempts = [note.epoch.attempt for note in notes if note.epoch is not None]
+    if known is not None:
+        numbers.append(known.number)
+        attempts.append(known.attempt)
+    return max(numbers) + 1, max(attempts) + 2

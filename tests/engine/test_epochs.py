@@ -38,6 +38,12 @@ QUICKLY = "[env.test]\nrequest_life = 0.3\n"
 REPAIR = "migrator repair 0001"
 
 
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No gateway has a lease for longer here."""
+    monkeypatch.setattr(repairing, "LEASE", 0.1)
+
+
 @dataclass
 class Live:
     """A live move between two files, compared and not cut over; ``config`` is of its project."""
@@ -224,13 +230,44 @@ def test_a_flip_that_another_overtook_lets_nobody_write(live: Live) -> None:
         games.put("lost", {"id": "lost"})
 
 
+@pytest.mark.usefixtures("quick")
+def test_what_was_written_by_who_overtook_a_flip_is_kept(live: Live) -> None:
+    twin = live.twin()
+
+    def overtakes() -> None:
+        """Asked twice, and then to rehearse: so the old primary is written on."""
+        with twin.open() as project:
+            state = LiveState(project.control, project.control.run("0001").id)
+            state.release(state.arm(project.control.run("0001")))
+            rehearsal = SwapTerms(bound=60, lag=60, dry_run=True)
+            commands.cutover(project, "0001", swap=rehearsal)
+        twin.put("late")
+
+    at("swap.flipped", overtakes)
+    with pytest.raises(Refused, match="another owner"):
+        live.swap()
+    assert live.run == ("target", 2, "flipped")
+    with live.open() as project, pytest.raises(Refused, match="swap 2 was begun there"):
+        commands.mirror(project, "0001")
+    with live.open() as project:
+        found = commands.inspect(project, "0001")
+        assert (found.state, len(found.choices)) == ("divided", 1)
+        assert "epoch 3, primary source" in found.choices[0].does
+        with pytest.raises(Refused, match="is no way on"):
+            commands.repair(project, "0001", "go-on")
+    rebuilt(live)
+    assert live.run == ("source", 3, "")
+    assert_goes_on(live, "source")
+    assert "late" in live.sides()[1]
+
+
 def overtake(live: Live) -> None:
     """Claim the swap for an owner of another control database."""
     for note in live.notes():
         text = note.read()
         held = None if text is None else from_text(text)
         assert held is not None
-        assert note.change(text, to_text(replace(held, attempt=1, by="another")))
+        assert note.change(text, to_text(replace(held, attempt=2, by="another")))
 
 
 def test_a_mirror_at_work_stops_when_another_owner_claims_a_swap(live: Live) -> None:
@@ -388,12 +425,6 @@ def test_an_epoch_that_cant_be_written_after_the_flip_goes_on_later(
 
 
 # ---------------------------------------------------------------------- repaired
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No gateway has a lease for longer here."""
-    monkeypatch.setattr(repairing, "LEASE", 0.1)
 
 
 def rebuilt(live: Live, primary: str | None = None) -> None:

@@ -40,6 +40,7 @@ FORMER = said(number=1, primary="source")
         (replace(KNOWN, fence="raised"), EPOCH, EPOCH, State.SWAP),
         (replace(KNOWN, fence="flipped"), FORMER, FORMER, State.SWAP),
         (replace(KNOWN, fence="flipped"), FORMER, EPOCH, State.SWAP),
+        (replace(KNOWN, fence="flipped"), FORMER, said(attempt=4), State.DIVIDED),
         (replace(KNOWN, fence="marked"), FORMER, EPOCH, State.DIVIDED),
         (replace(KNOWN, fence="raised"), EPOCH, said(attempt=4), State.DIVIDED),
         (KNOWN, None, EPOCH, State.DIVIDED),
@@ -82,6 +83,11 @@ def test_a_control_database_before_its_stores_were_told_expects_nothing_of_them(
         (KNOWN, said(number=4, primary="source"), EPOCH, ("source", 5, 5)),
         (replace(KNOWN, attempt=9), None, EPOCH, ("target", 3, 11)),
         (None, FORMER, said(attempt=7), ("target", 3, 9)),
+        # It was flipped, and overtaken before any store was told, or when one was.
+        (replace(KNOWN, fence="flipped", attempt=2), FORMER, FORMER, ("source", 3, 5)),
+        (replace(KNOWN, fence="flipped", attempt=2), FORMER, said(attempt=2), ("source", 3, 5)),
+        (replace(KNOWN, fence="flipped", attempt=2), said(attempt=2), FORMER, ("", 3, 5)),
+        (replace(KNOWN, fence="flipped", attempt=2), FORMER, EPOCH, ("target", 3, 5)),
         # It was flipped, and the stores were not told: the one of the new primary says so much.
         (replace(KNOWN, fence="flipped"), None, FORMER, ("target", 3, 5)),
         (replace(KNOWN, fence="flipped"), said(number=3), EPOCH, ("", 4, 5)),
@@ -113,6 +119,7 @@ def test_an_owner_goes_by_what_both_stores_agree_with() -> None:
     assert not why(said(attempt=2))
     assert "is gone" in why(None)
     assert "swap 3 was begun there" in why(EPOCH, attempt=2)
-    assert not why(FORMER, attempt=2, flipped=True)
-    assert "left behind" in why(FORMER, attempt=2)
+    assert not why(FORMER, flipped=True)
+    assert "swap 3 was begun there" in why(FORMER, attempt=2, flipped=True)
+    assert "left behind" in why(FORMER)
     assert "left behind" in why(FORMER, number=3, flipped=True)
