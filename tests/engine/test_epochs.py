@@ -28,7 +28,7 @@ from migrator.model.epoch import from_text, to_text
 from migrator.model.phase import Phase
 from migrator.outbox import FileNote
 from migrator.planning.file import decode_plan
-from migrator.state import Lease, LiveState
+from migrator.state import Lease, LiveState, Position
 from tests.ending import PATIENCE, joined, waited
 from tests.engine.games import SETTINGS, contents, fill, game, make_project, source, target
 from tests.gateway.kit import HASTY, QUICK, until
@@ -456,9 +456,14 @@ def test_a_control_database_of_the_past_is_rebuilt_from_the_stores(live: Live) -
     with live.open() as project, pytest.raises(Refused, match="the target is the primary"):
         commands.repair(project, "0001", "rebuild", primary="source")
     assert live.run == ("source", 1, "")
+    with live.open() as project:
+        kept = LiveState(project.control, project.control.run("0001").id)
+        kept.keep(0, "target", Position({"outbox": "of the past", "seq": 1}))
     rebuilt(live)
     assert live.run == ("target", 3, "")
     assert live.epochs == [(3, "target"), (3, "target")]
+    with live.open() as project:  # no feed is read on from where it was in the past
+        assert not project.control.events(project.control.run("0001").id, "feed lost")
     assert_goes_on(live, "target")
     assert "new" in live.sides()[0]
 
@@ -553,6 +558,24 @@ def test_what_a_run_that_is_over_left_is_forgotten(live: Live) -> None:
         assert commands.repair(project, "0001", "forget").state == "agreed"
     assert live.epochs == [None, None]
     live.put("now")
+
+
+def test_what_is_noted_of_the_run_under_way_is_not_forgotten_with_what_another_left(
+    live: Live,
+) -> None:
+    (first, _) = live.notes()
+    text = first.read()
+    with live.open() as project:
+        commands.abort(project, "0001", drop_target=True)
+        made, _ = commands.plan_to_file(project, "0001", live=True)
+        commands.apply(project, made, until=Phase.DUAL_WRITE)
+    (_, second) = live.notes()
+    assert (mine := second.read()) is not None
+    assert first.change(first.read(), text)  # as a store restored from a copy would have it
+    with live.open() as project:
+        assert commands.inspect(project, "0001").state == "left behind"
+        commands.repair(project, "0001", "forget")
+    assert [note.read() for note in live.notes()] == [None, mine]
 
 
 def test_a_repair_leaves_a_mirror_at_work_alone(live: Live) -> None:
