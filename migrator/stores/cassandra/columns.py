@@ -81,8 +81,8 @@ class Scalar:
         data = self.natural(value)
         if data is not None:
             return data
-        if type(value) is v.Opaque and value.system == SYSTEM and value.kind == self.text:
-            return value.data
+        if self._may_be_opaque and value == v.Opaque(SYSTEM, self.text, b""):
+            return b""
         try:
             tag, carrier = to_carrier(value)
         except TypeError:
@@ -98,6 +98,11 @@ class Scalar:
         marks[path] = [tag, carrier]
         return near
 
+    @property
+    def _may_be_opaque(self) -> bool:
+        """Whether its empty value is no value of its kind."""
+        return self.text not in _MAY_BE_EMPTY
+
     def _unfit(self, value: Value, path: str) -> Unfit:
         kind = kind_of(value)
         if type(value) is str:
@@ -110,7 +115,7 @@ class Scalar:
             held = self._marked(data, mark)
             if held is not self:
                 return held
-        if not data and self.text not in _MAY_BE_EMPTY:
+        if not data and self._may_be_opaque:
             # Neither null nor a value (hard case C43).
             return v.Opaque(SYSTEM, self.text, b"")
         return self.natural_of(data)
@@ -374,7 +379,8 @@ def _inet(value: Value) -> bytes | None:
         address = ipaddress.ip_address(value)
     except ValueError:
         return None
-    return address.packed if str(address) == value else None
+    # The scope of an address (``fe80::1%eth0``) is no part of its bytes.
+    return address.packed if str(ipaddress.ip_address(address.packed)) == value else None
 
 
 _INT = _whole("int", 4)
