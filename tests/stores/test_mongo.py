@@ -25,7 +25,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure, WriteConcernError
 from structlog.testing import capture_logs
 
-from migrator.errors import DoesNotFit, Refused, Terminal, Transient
+from migrator.errors import DoesNotFit, MigratorError, Refused, Terminal, Transient
 from migrator.model import value as v
 from migrator.model.block import Address, Aggregate, Block, Patch, cut
 from migrator.model.canonical import encode, equal
@@ -204,6 +204,26 @@ def test_c02_dates_beyond_python_are_dates_or_refused_by_name(store: MongoStore)
             assert (error.key, "out of range" in str(error)) == (i, True)  # noqa: PT017
         else:
             assert equal(one(games, i).entries[""], {"t": value})
+
+
+def test_c02_what_replaces_another_is_sent_whatever_its_dates(store: MongoStore) -> None:
+    games = at(store, "c02_again")
+    before = [whole(i, t=1) for i in range(2)]
+    for _ in range(2):
+        games.write(before)  # and so the next time what lies there is replaced
+    far = [whole(i, t=v.instant(253_402_300_800_000 * 1_000_000)) for i in range(2)]
+    for replace in (
+        lambda: games.write(far),
+        lambda: games.exchange(0, before[0], far[0]),
+        lambda: games.patch([Patch(0, {"": far[0].entries[""]})]),
+    ):
+        try:
+            replace()
+        except MigratorError as error:  # it came from SecantusDB; MongoDB takes them
+            assert isinstance(error.__cause__, OperationFailure)  # noqa: PT017
+        else:
+            assert equal(one(games, 0).entries, far[0].entries)
+            games.write(before)
 
 
 def test_c10_odd_names_are_kept_apart_and_come_back(store: MongoStore, plain: Any) -> None:

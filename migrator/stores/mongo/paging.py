@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
 from pymongo.cursor import RawBatchCursor
@@ -37,6 +38,11 @@ Cursor = RawBatchCursor[RawBSONDocument]
 
 _HINT = {"_id": 1}
 _CURSORS_KEPT = 16
+_ANY = CodecOptions(
+    document_class=RawBSONDocument,
+    datetime_conversion=DatetimeConversion.DATETIME_MS,
+    unicode_decode_error_handler="replace",
+)
 _CURSOR_GONE = {43, 237}  # CursorNotFound, CursorKilled
 
 
@@ -79,6 +85,12 @@ def key_at(text: Json) -> Key | None:
 def wrap(*elements: bytes) -> RawBSONDocument:
     """Elements as a document that the driver sends as it is."""
     return RawBSONDocument(wire.document(*elements))
+
+
+def sent(data: bytes) -> RawBSONDocument:
+    """A document that the driver sends as it is. It looks at those that are to replace others, and
+    would take no date that Python has none for."""
+    return RawBSONDocument(data, _ANY)
 
 
 def with_id(key: Key) -> RawBSONDocument:

@@ -23,7 +23,7 @@ from migrator.model.value import Record, Value, show
 from migrator.stores.mongo import codec, keys, single, wire
 from migrator.stores.mongo.edge import edge
 from migrator.stores.mongo.keys import Key
-from migrator.stores.mongo.paging import Pager, Raw, filter_of, selector, wrap
+from migrator.stores.mongo.paging import Pager, Raw, filter_of, selector, sent, wrap
 from migrator.stores.mongo.stored import SIDE, Shape
 from migrator.stores.mongo.wire import Unheld
 
@@ -202,7 +202,7 @@ class Patcher:
     def _swap(self, key: Key, old: bytes, new: bytes) -> bool:
         """Replace a document that is still the one that was read."""
         with edge(self._where, writing=True):
-            done = self._collection.replace_one(_as_read(key, old), RawBSONDocument(new))
+            done = self._collection.replace_one(_as_read(key, old), sent(new))
         return done.matched_count == 1
 
 

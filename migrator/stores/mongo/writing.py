@@ -15,7 +15,7 @@ from migrator.model.value import Value, show
 from migrator.stores.mongo import single
 from migrator.stores.mongo.edge import DUPLICATE, by_code, edge, translated
 from migrator.stores.mongo.keys import Key
-from migrator.stores.mongo.paging import Pager, Raw, selector
+from migrator.stores.mongo.paging import Pager, Raw, selector, sent
 from migrator.stores.mongo.stored import Shape, Stored
 
 # Documents in one request: after so many it is asked anew what to begin with.
@@ -63,7 +63,7 @@ class Writer:
         try:
             with edge(self._where, writing=True):
                 self._collection.insert_many(
-                    [RawBSONDocument(stored.raw) for stored, _ in batch], ordered=False
+                    [sent(stored.raw) for stored, _ in batch], ordered=False
                 )
         except MigratorError as error:
             cause = error.__cause__
@@ -91,7 +91,7 @@ class Writer:
             (one,) = batch
             return 0 if single.put(self._collection, (one.type, one.id), one.raw) else 1
         requests: list[ReplaceOne[RawBSONDocument]] = [
-            ReplaceOne(selector((s.type, s.id)), RawBSONDocument(s.raw), upsert=True) for s in batch
+            ReplaceOne(selector((s.type, s.id)), sent(s.raw), upsert=True) for s in batch
         ]
         return self._collection.bulk_write(requests, ordered=False).upserted_count
 
