@@ -76,6 +76,10 @@ class Route:
             return self
         return replace(self, source=self.source.behind[-1], passes_through=False)
 
+    def side(self, side: str) -> Collection:
+        """The collection of a side, ``source`` or ``target``."""
+        return self.source if side == "source" else self.target
+
     @property
     def spreads(self) -> bool:
         """Whether a block of the source makes several, or none."""

@@ -11,7 +11,7 @@ import msgspec
 from migrator.commands.project import Project
 from migrator.commands.started import frozen_plan
 from migrator.engine.guard import share
-from migrator.engine.lane import journal_of
+from migrator.engine.reading import journal_of
 from migrator.journal import OTHER, Keeping, Kept
 from migrator.state import LiveState, Run
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from migrator.engine.lane import journal_of
 from migrator.engine.mirror import settling
+from migrator.engine.reading import journal_of
 from migrator.errors import Interrupted, Waiting
 from migrator.route import Route
 from migrator.state import Control, LiveState

@@ -15,8 +15,8 @@ import pytest
 from migrator import commands
 from migrator.commands.live import owning
 from migrator.engine import mending, pairs
-from migrator.engine.lane import _scan_from_start
 from migrator.engine.mirror import Mirror
+from migrator.engine.positions import scan_from_start
 from migrator.engine.swap import SwapTerms
 from migrator.engine.work import Nobody
 from migrator.errors import Refused, Transient, Waiting
@@ -94,7 +94,7 @@ def test_the_mirror_waits_for_a_store_also_while_it_compares(
     state = LiveState(live.control, live.control.run("0001").id)
     position = state.position(0, "source")
     assert position is not None
-    state.keep(0, "source", replace(position, scan=_scan_from_start()))
+    state.keep(0, "source", replace(position, scan=scan_from_start()))
     monkeypatch.setattr("migrator.retry.GIVE_UP_SECONDS", 0.01)
     keys, down = EntriesReader.keys, iter(range(5))
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from migrator.engine import lane
+from migrator.engine import batch
 from migrator.model.phase import Phase
 from tests.protocol.draws import Decisions, shrink
 from tests.protocol.plants import Plant
@@ -55,7 +55,7 @@ def lived(
         if seed % EACH == 7:
             drawn, kind, life = replace(drawn, strangers=False), UnfitWorld, unfit_life
             # As many events as a feed gives at once where there may be more: it is asked again.
-            patch.setattr(lane, "_MANY", 1)
+            patch.setattr(batch, "_MANY", 1)
         schedule = filled(seed, patch, drawn, given, in_memory=in_memory, kind=kind)
         world, wrong = schedule.world, None
         try:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from migrator.engine import bound, copying, lane, points, swap
+from migrator.engine import bound, copying, lane, points, positions, rescan, swap
 from migrator.engine.lane import Lane
 from migrator.engine.mirror import Mirror
+from migrator.engine.reading import Reading
 from migrator.engine.reconcile import Reconciler
 from migrator.engine.swap import SwapTerms
 from migrator.journal import Touches
@@ -20,23 +22,23 @@ from tests.protocol.server import Event, ServerFence
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def _gathers(change: Callable[[Lane, str, Touches], Touches]) -> Plant:
+def _gathers(change: Callable[[Reading, Touches], Touches]) -> Plant:
     """A change of what a lane has gathered."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        gather = Lane._gather
+        gather = lane.gather
 
-        def gathers(self: Lane, side: str, seconds: float, **how: bool) -> Touches | None:
-            given = gather(self, side, seconds, **how)
-            return given and change(self, side, given)
+        def gathers(reading: Reading, seconds: float, **how: Any) -> Touches | None:
+            given = gather(reading, seconds, **how)
+            return given and change(reading, given)
 
-        patch.setattr(Lane, "_gather", gathers)
+        patch.setattr(lane, "gather", gathers)
 
     return plant
 
 
-def _acknowledged(self: Lane, side: str, given: Touches) -> Touches:
-    self._acknowledge(side, given)
+def _acknowledged(reading: Reading, given: Touches) -> Touches:
+    reading.acted_on(given)
     return given
 
 
@@ -65,16 +67,11 @@ def _hasty_successor(patch: pytest.MonkeyPatch) -> None:
 
 
 def _scans_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lane, "_scan_from_start", lambda side="primary", **_: None)
+    patch.setattr(positions, "scan_from_start", lambda **_: None)
 
 
 def _scans_one_side(patch: pytest.MonkeyPatch) -> None:
-    begin = lane._scan_from_start
-
-    def begins(side: str = "primary", **how: bool) -> object:
-        return None if side == "mirror" else begin(side, **how)
-
-    patch.setattr(lane, "_scan_from_start", begins)
+    patch.setattr(rescan, "scan_from_start", lambda side, **_: None)
 
 
 def _undrained(patch: pytest.MonkeyPatch) -> None:
@@ -95,10 +92,11 @@ def _late_start(patch: pytest.MonkeyPatch) -> None:
     go_on = swap._go_on
 
     def pass_over(self: Lane, side: str, seconds: float, mark: str = "") -> None:
-        given = self._poll(side, seconds)
+        reading = self._readings[side]
+        given = reading.poll(seconds)
         if given is not None:
-            self._acknowledge(side, given)
-            self._readings[side].marks.extend(given.marks)
+            reading.acted_on(given)
+            reading.marks.extend(given.marks)
 
     def released_first(owner: Mirror, terms: SwapTerms) -> None:
         if terms.hook:
@@ -181,7 +179,7 @@ PLANTS: Mapping[str, tuple[Plant, Plant]] = {
     "R4.let_go": (_stale_pages, _while_copied),
     "R5.durable": (_gathers(_acknowledged), _meanwhile(_dies_before_it_acts)),
     "R5.keyless": (
-        _gathers(lambda self, side, given: replace(given, whole=False)),
+        _gathers(lambda _, given: replace(given, whole=False)),
         _meanwhile(lambda world: world.truncate()),
     ),
     "R5.identity": (

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from migrator.engine.lane import Lane
+from migrator.engine.positions import Positions
 from migrator.engine.reconcile import Done, Reconciler
 from migrator.journal import Touch
 from migrator.model.block import Block
@@ -277,7 +277,7 @@ def _listen(recorder: Recorder, patch: pytest.MonkeyPatch) -> None:
 
     recorder.world.listener = heard
     touched, page = Reconciler.touched, Reconciler.page
-    keep, checkpoint = Lane._keep, schedule._Control.checkpoint
+    keep, checkpoint = Positions.keep, schedule._Control.checkpoint
 
     def touches(self: Reconciler, primary: str, given: Sequence[Touch]) -> Done:
         if not given:
@@ -294,7 +294,7 @@ def _listen(recorder: Recorder, patch: pytest.MonkeyPatch) -> None:
         recorder.finishes()
         return done
 
-    def keeps(self: Lane, side: str, position: Position) -> None:
+    def keeps(self: Positions, side: str, position: Position) -> None:
         if side == "source":
             at = cast("list[int]", position.feed)[1]
             durable.append(lambda: recorder.keeps(at))
@@ -306,5 +306,5 @@ def _listen(recorder: Recorder, patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Reconciler, "touched", touches)
     patch.setattr(Reconciler, "page", pages)
-    patch.setattr(Lane, "_keep", keeps)
+    patch.setattr(Positions, "keep", keeps)
     patch.setattr(schedule._Control, "checkpoint", checkpoints)

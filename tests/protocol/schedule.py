@@ -23,7 +23,20 @@ import sqlalchemy as sa
 import tenacity.wait
 
 from migrator import retry
-from migrator.engine import bound, epochs, holders, hook, lane, mirror, points, reconcile, swap
+from migrator.engine import (
+    batch,
+    bound,
+    epochs,
+    holders,
+    hook,
+    lane,
+    mirror,
+    overhearing,
+    points,
+    reading,
+    reconcile,
+    swap,
+)
 from migrator.engine.asker import Asker
 from migrator.engine.held import Held
 from migrator.engine.mirror import Mirror
@@ -468,7 +481,9 @@ class Schedule:
         self._lease = _Lease(world, succeeded=False)
         self._processes = 0
         quiet = _Quiet()
-        for module in (bound, epochs, holders, lane, mirror, reconcile, swap):
+        for module in (
+            batch, bound, epochs, holders, lane, mirror, overhearing, reading, reconcile, swap,
+        ):  # fmt: skip
             patch.setattr(module, "time", clock)
             patch.setattr(module, "log", quiet, raising=False)
         patch.setattr(retry, "log", quiet)

@@ -16,6 +16,7 @@ import pytest
 from migrator.engine import mirror, swap
 from migrator.engine.held import Held, _Mark
 from migrator.engine.lane import Lane
+from migrator.engine.positions import Positions
 from migrator.engine.work import Scene
 from migrator.errors import Terminal, Transient
 from migrator.journal import OTHER, Touches
@@ -169,7 +170,7 @@ def test_under_a_fence_nothing_is_done_twice_or_before_it_is_waited_for(
     world = schedule.world
     acted: list[tuple[set[object], int]] = []
     kept: list[tuple[str, str]] = []
-    act, keep, pass_over = Lane._act, Lane._keep, Lane.pass_over
+    act, keep, pass_over = Lane._act, Positions.keep, Lane.pass_over
     passed: list[str] = []
 
     def acts(self: Lane, primary: str, given: Touches) -> None:
@@ -177,7 +178,7 @@ def test_under_a_fence_nothing_is_done_twice_or_before_it_is_waited_for(
             acted.append(({touch.key for touch in given.touches}, len(given.marks)))
         act(self, primary, given)
 
-    def keeps(self: Lane, side: str, position: Position) -> None:
+    def keeps(self: Positions, side: str, position: Position) -> None:
         kept.append((self.scene.run.fence, side))
         keep(self, side, position)
 
@@ -186,7 +187,7 @@ def test_under_a_fence_nothing_is_done_twice_or_before_it_is_waited_for(
         pass_over(self, side, seconds, mark)
 
     monkeypatch.setattr(Lane, "_act", acts)
-    monkeypatch.setattr(Lane, "_keep", keeps)
+    monkeypatch.setattr(Positions, "keep", keeps)
     monkeypatch.setattr(Lane, "pass_over", passes)
     world.script["swap.raised"] = lambda: [world.put(key) for key in KEYS] and None
     assert schedule.ask(Phase.CUT_OVER)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from migrator.engine import access, aside, lane
+from migrator.engine import access, aside, batch
 from migrator.errors import Interrupted, Transient
 from migrator.journal import Touches
 from migrator.model.phase import Phase
@@ -92,7 +92,7 @@ def test_a_block_left_out_outlives_a_feed_that_breaks_once_its_marker_was_met(
     schedule.accepts = [f"Game:{ASIDE}"]
     world.script["swap.raised"] = lambda: world.put(ASIDE, large=True)
     # As many events as a feed gives at once where there may be more: it is asked again.
-    monkeypatch.setattr(lane, "_MANY", 1)
+    monkeypatch.setattr(batch, "_MANY", 1)
     poll, breaks = ServerFeed.poll, [True]
     given: list[str] = []
 

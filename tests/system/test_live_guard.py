@@ -22,7 +22,7 @@ from migrator.commands import live
 from migrator.commands.feeds import feed_bound
 from migrator.commands.records import RunStatus
 from migrator.engine.guard import Bounds, Guard, share
-from migrator.engine.lane import _scan_from_start
+from migrator.engine.positions import scan_from_start
 from migrator.errors import Interrupted, Refused, Transient
 from migrator.journal import Journal, Keeping, Kept
 from migrator.model.block import Aggregate, Block, cut
@@ -283,7 +283,7 @@ def test_a_comparison_of_both_sides_goes_at_the_pace_that_was_said(shop: Shop) -
         state = LiveState(project.control, run)
         held = state.position(0, "source")
         assert held is not None
-        state.keep(0, "source", replace(held, scan=_scan_from_start()))
+        state.keep(0, "source", replace(held, scan=scan_from_start()))
         keep_pace(project.control, run, "paused", paused=True)
         with _mirror(shop):
             until(lambda: state.told()[1].get("scanning") or None)
