@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from migrator.errors import Transient
 from migrator.exchange import Amending, Exchanging
 from migrator.model.block import Patch
 from migrator.model.rules import assemble
@@ -19,20 +17,9 @@ from migrator.testing.contract.harness import (
     Place,
     assert_holds,
     difference,
+    insist,
     same,
 )
-
-_TRIES = 200
-
-
-def _settled(exchange: Callable[[], bool]) -> bool:
-    """The answer, asked again where the store wants it; an exchange may be sent twice."""
-    for _ in range(_TRIES):
-        try:
-            return exchange()
-        except Transient:
-            continue
-    raise AssertionError("it asks again and again")
 
 
 class ExchangePromises(Harness):
@@ -108,7 +95,7 @@ class ExchangePromises(Harness):
 
         def take(number: int) -> bool:
             before = steps[number - 1] if number else None
-            return _settled(lambda: collection.exchange(key, before, steps[number]))
+            return insist(lambda: collection.exchange(key, before, steps[number]))
 
         with ThreadPoolExecutor(4) as pool:
             for number in range(len(steps)):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from zlib import crc32
 
 import pytest
 
-from migrator.errors import Refused
+from migrator.errors import Refused, Transient
 from migrator.model.block import Aggregate, Block, cut
 from migrator.model.canonical import encode, equal
 from migrator.model.move import Layout
@@ -24,7 +26,23 @@ Held = dict[bytes, Block]
 ENDLESS = 3000
 # Deadlines to the millisecond, in nanoseconds since 1970; some stores keep none after January 2038.
 _LATER, _PAST = 2_114_380_800_123_000_000, 1_000_000_000_123_000_000
+# Seconds: of a machine that is busy elsewhere, and for which others may go on before.
+_PATIENCE, _PAUSE = 120.0, 0.01
 _numbers = itertools.count(1)
+T = TypeVar("T")
+
+
+def insist(call: Callable[[], T]) -> T:
+    """What a call gives at last that is made again where the store asks for it, as the engine
+    does; an exchange may be sent twice."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return call()
+        except Transient:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_PAUSE)
 
 
 @dataclass

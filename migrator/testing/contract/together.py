@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from migrator.errors import Transient
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode
 from migrator.model.value import Kind
@@ -20,28 +17,13 @@ from migrator.testing.contract.harness import (
     Place,
     assert_holds,
     difference,
+    insist,
     same,
     scan,
     through_json,
 )
 
-# Seconds: of a machine that is busy elsewhere, and for which others may go on before.
-_PATIENCE, _PAUSE = 120.0, 0.01
 OPERATIONS = {"get", "get_entries", "put", "update", "append", "delete"}
-
-
-def insist(write: Callable[[], object]) -> None:
-    """Do it again where the store asks for it, as the engine does."""
-    until = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            write()
-        except Transient:
-            if time.monotonic() > until:
-                raise
-            time.sleep(_PAUSE)
-        else:
-            return
 
 
 class TogetherPromises(Harness):
