@@ -22,6 +22,7 @@ import structlog
 from migrator.errors import MigratorError, Refused, Transient
 from migrator.gateway.errors import Stopped
 from migrator.gateway.logs import log_of
+from migrator.gateway.sweeping import Sweep
 from migrator.model.follows import PLAIN, Follows
 from migrator.model.phase import Phase
 from migrator.state.gateways import SHORT, Gateways, Standing
@@ -78,6 +79,7 @@ class Follower:
         self._renewed = renewed
         self._agrees = agrees
         self._follows = follows
+        self._sweep = Sweep(gateways, cls, terms.request_life, clock)
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -277,6 +279,8 @@ class Follower:
                 self._look()
             self._say()
             self._acknowledge()
+            if not self.standing.fence:
+                self._sweep.turn()
         except MigratorError as error:
             self._why = f"it could not be renewed ({error.what})"
             self._hint = error.hint if isinstance(error, Refused) else _REACH

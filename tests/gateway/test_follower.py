@@ -14,7 +14,7 @@ import pytest
 
 from migrator import commands, retry
 from migrator.errors import Refused, Transient
-from migrator.gateway import Stopped, follower, noting
+from migrator.gateway import Stopped, follower, noting, sweeping
 from migrator.gateway.follower import Follower, Moved, Terms
 from migrator.gateway.noting import Noting
 from migrator.gateway.sending import Sending
@@ -304,6 +304,34 @@ def test_whatever_goes_wrong_is_told_and_tried_again(
         held.turn()
         assert held.renewed == [*told, held.follows.standing]
         assert held.follows._may()
+
+
+def test_the_lease_of_who_ended_without_a_word_goes_once_nothing_of_it_is_alive(
+    held: Held,
+) -> None:
+    for name in ("alive", "killed", "back"):
+        held.gateways.enter(name, "Game", 30.0)
+    began = held.now
+
+    def left() -> set[str]:
+        held.gateways.renew("alive", 30.0)
+        held.turn()
+        return {row.instance for row in held.gateways.leases(["Game"])} - {held.follows.instance}
+
+    assert left() == {"alive", "killed", "back"}
+    held.now += sweeping.EVERY
+    held.gateways.renew("back", 30.0)
+    while held.now + sweeping.EVERY < began + TERMS.request_life + 30.0:
+        assert left() == {"alive", "killed", "back"}
+        held.now += sweeping.EVERY
+    assert left() == {"alive", "killed", "back"}
+    held.now += sweeping.EVERY
+    held.arm()
+    assert left() == {"alive", "killed", "back"}  # a swap is not to wait for it
+    held.owner.run = held.owner.live.release(held.owner.run)
+    assert left() == {"alive", "back"}
+    held.now += sweeping.EVERY
+    assert left() == {"alive"}
 
 
 # ---------------------------------------------------------------------- what is under way
