@@ -20,6 +20,7 @@ from migrator.planning.file import decode_plan, encode_plan
 from migrator.planning.planner import declaration, fingerprint, target_fingerprint
 from migrator.retry import Retry
 from migrator.state import Run
+from migrator.state.control import PLACE
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +170,7 @@ def claims(project: Project, made: Plan) -> list[tuple[str, str, str]]:
             moves.append((move.cls, str(move.source), str(move.archive)))
         for at in (*move.reads().values(), *move.writes()):
             for place in map(repr, places(project.settings, at)):
-                named = f"place {hashlib.sha256(place.encode()).hexdigest()}"
+                named = f"{PLACE}{hashlib.sha256(place.encode()).hexdigest()}"
                 moves.append((move.cls, named, named))
     return moves
 

@@ -36,6 +36,8 @@ HEAD = "0007"
 _BUSY_SECONDS = 30
 CONTROL = "control database"
 """Where an error of it is said to be."""
+PLACE = "place "
+"""Begins what stands for a table or collection by where it lies; no name of a store has a space."""
 
 
 @dataclass(frozen=True)
@@ -192,21 +194,27 @@ class Control:
             _append(c, run.id, event, detail)
 
     def _refuse_second(self, c: Connection, cls: str, sides: Sequence[str]) -> None:
-        others = c.execute(
-            sa.select(t.move.c.run, t.move.c.cls, t.run.c.revision)
-            .join(t.run, t.run.c.id == t.move.c.run)
-            .where(
-                t.move.c.open,
-                t.run.c.env == self.env,
-                (t.move.c.cls == cls) | t.move.c.source.in_(sides) | t.move.c.target.in_(sides),
-            )
+        at, ours = t.move.c, t.run.c.env == self.env
+        # Names are those of an environment; where something lies is the same in all.
+        places = [side for side in sides if side.startswith(PLACE)]
+        same = (at.cls == cls) | at.source.in_(sides) | at.target.in_(sides)
+        found = c.execute(
+            sa.select(at.cls, t.run.c.revision, t.run.c.env)
+            .join(t.run, t.run.c.id == at.run)
+            .where(at.open, (ours & same) | at.source.in_(places))
         ).first()
-        if others is not None:
+        if found is None:
+            return
+        move = f"{found.cls} is in an unfinished move (revision {found.revision}"
+        if found.env != self.env:
             raise Refused(
-                f"{others.cls} is in an unfinished move (revision {others.revision})",
-                hint=f"finish it first: migrator finish {others.revision}, "
-                f"or leave it: migrator abort {others.revision}",
+                f"{move} of environment {found.env})", hint="finish or abort it there first"
             )
+        raise Refused(
+            f"{move})",
+            hint=f"finish it first: migrator finish {found.revision}, "
+            f"or leave it: migrator abort {found.revision}",
+        )
 
     def runs(self, revision: str | None = None) -> list[Run]:
         """The runs of this environment, oldest first, behind them those that have not ended."""

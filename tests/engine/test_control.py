@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from migrator import commands, write_ahead
 from migrator.errors import MigratorError, Refused, Transient, Waiting
+from migrator.gateway import Gateway
 from migrator.model.distinct import Distinct
 from migrator.model.phase import Phase
 from migrator.model.value import Int64, Value
@@ -459,6 +460,51 @@ def test_one_place_under_two_names_is_in_one_unfinished_move(on_sqlite: Path) ->
             commands.apply(project, commands.plan(project, "0002"))
         commands.abort(project, "0001", drop_target=True)
         commands.apply(project, commands.plan(project, "0002"), until=Phase.PREPARED)
+
+
+def _of_two(root: Path, second: str) -> Path:
+    """A project of two environments with one control database; the second's stores begin so."""
+    config = make_project(root)
+    both = "".join(
+        f'[env.{env}]\ncontrol = "sqlite:///both.db"\nrequest_life = 0.1\n'
+        f'[env.{env}.stores.old]\nurl = "embedded:///{begins}old.db"\n'
+        f'[env.{env}.stores.new]\nurl = "embedded:///{begins}new.db"\n'
+        for env, begins in (("first", ""), ("second", second))
+    )
+    config.write_text(both)
+    return config
+
+
+def test_two_environments_in_one_control_database_know_nothing_of_each_other(
+    tmp_path: Path,
+) -> None:
+    config = _of_two(tmp_path, "other_")
+    with commands.Project(config, "first") as first, commands.Project(config, "second") as second:
+        for project, count in ((first, 3), (second, 5)):
+            fill(source(project), [(str(n), game(n)) for n in range(count)])
+            plan = commands.plan(project, "0001", live=True)
+            commands.apply(project, plan, until=Phase.SHADOW_READ)
+        commands.cutover(first, "0001", swap=commands.SwapTerms(bound=60, lag=60))
+        for project, phase, side in ((first, "cut_over", target), (second, "shadow_read", source)):
+            (told,) = commands.status(project)
+            assert told.phase == phase
+            with Gateway.open("Game", config, project.settings.env) as games:
+                games.put("new", {"id": "new"})
+            assert "new" in contents(side(project))
+        commands.abort(second, "0001", drop_target=True)
+        assert commands.status(second) == []
+        assert [run.phase for run in commands.status(first)] == ["cut_over"]
+
+
+def test_one_place_is_in_one_unfinished_move_of_all_environments(tmp_path: Path) -> None:
+    config = _of_two(tmp_path, "")
+    with commands.Project(config, "first") as first, commands.Project(config, "second") as second:
+        fill(source(first), [("1", game(1))])
+        commands.apply(first, commands.plan(first, "0001"), until=Phase.PREPARED)
+        with pytest.raises(Refused, match="0001 of environment first"):
+            commands.apply(second, commands.plan(second, "0001"))
+        commands.abort(first, "0001", drop_target=True)
+        commands.apply(second, commands.plan(second, "0001"), until=Phase.PREPARED)
 
 
 def test_the_highest_number_is_of_one_class_and_of_any_kind_of_whole_numbers() -> None:
