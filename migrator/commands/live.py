@@ -32,7 +32,8 @@ from migrator.engine.asker import RENEW_EVERY
 from migrator.engine.ending import ended
 from migrator.engine.followers import Followers
 from migrator.engine.guard import Bounds
-from migrator.engine.mirror import Answer, Mirror
+from migrator.engine.mirror import Mirror
+from migrator.engine.requests import Answer
 from migrator.engine.settled import GONE, Heard
 from migrator.engine.swap import SwapTerms
 from migrator.engine.work import Nobody, Scene, Watcher

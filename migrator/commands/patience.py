@@ -36,7 +36,7 @@ def patient(
     def watch() -> None:
         since = None
         while not (done.wait(_LOOK) or stop.is_set() or given_up):
-            waits = owners[0].waits if owners else ""
+            waits = owners[0].telling.waits if owners else ""
             since = (since or time.monotonic()) if waits else None
             long = since is not None and time.monotonic() > since + LONG
             if long and is_next(owners[0].run):

@@ -311,8 +311,7 @@ class _Repair:
             scene.control.record(scene.run.id, NOTED, kept=True)
             terms[REPAIRED] = True
             scene.control.record(scene.run.id, "armed", to=primary, **terms)
-            if (request := owner.live.asked()) is not None:
-                owner.answer(request, Refused("the run was repaired meanwhile", hint="ask again"))
+            owner.requests.refuse(Refused("the run was repaired meanwhile", hint="ask again"))
             owner.work(lambda: not owner.run.fence)
 
     def _reign(self, primary: str) -> Run:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,7 +21,8 @@ from migrator.journal import Keeping, Kept
 
 if TYPE_CHECKING:
     from migrator.engine.lane import Lane
-    from migrator.engine.mirror import Mirror
+    from migrator.engine.telling import Telling
+    from migrator.engine.work import Scene
 
 log = structlog.get_logger("migrator.guard")
 
@@ -49,10 +51,14 @@ def share(kept: Kept, bound: int) -> float:
 
 
 class Guard:
-    """Looks at the feeds of one mirror's lanes."""
+    """Looks at the feeds of one mirror's lanes, and tells of them."""
 
-    def __init__(self, mirror: Mirror, bounds: Bounds) -> None:
-        self._mirror = mirror
+    def __init__(
+        self, scene: Scene, lanes: Sequence[Lane], telling: Telling, bounds: Bounds
+    ) -> None:
+        self._scene = scene
+        self._lanes = lanes
+        self._telling = telling
         self.bounds = bounds
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -78,11 +84,11 @@ class Guard:
         while not self._stop.wait(_BEAT):
             try:
                 # Who is no longer the owner gives nothing up, and says nothing.
-                self._mirror.scene.lease.check()
+                self._scene.lease.check()
                 if time.monotonic() >= looked + self.bounds.every:
                     looked = time.monotonic()
                     self.look()
-                self._mirror.still_there(list(self._feeds.values()))
+                self._telling.still_there(list(self._feeds.values()))
             except Interrupted:
                 return
             except MigratorError as error:
@@ -93,7 +99,7 @@ class Guard:
 
     def look(self) -> None:
         """One round: note what each feed keeps, and give up what keeps too much."""
-        for number, lane in enumerate(self._mirror.lanes):
+        for number, lane in enumerate(self._lanes):
             for side in lane.read:
                 journal = lane.journal(side)
                 if not isinstance(journal, Keeping):
@@ -120,13 +126,13 @@ class Guard:
 
     def _give_up(self, lane: Lane, side: str, kept: Kept) -> None:
         """Drop a feed of our own. The owner finds it lost, makes it anew and scans both sides."""
-        mirror = self._mirror
-        if mirror.run.fence:
+        scene = self._scene
+        if scene.run.fence:
             return  # writes are stopped for a moment, and so is what it keeps
         lane.journal(side).drop()
         told = {"cls": lane.route.cls, "side": side, "size": kept.size, "bound": self.bounds.feed}
         log.warning("feed given up", **told)
-        mirror.scene.control.record(mirror.run.id, "feed given up", **told)
+        scene.control.record(scene.run.id, "feed given up", **told)
 
     def _warn(self, lane: Lane, side: str, kept: Kept) -> None:
         """Log that a feed comes near its bound, once for each time."""

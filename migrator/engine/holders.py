@@ -144,7 +144,7 @@ class Holders:
         mirror.scene.check()
         if mirror.run.phase.rank >= Phase.DUAL_WRITE.rank:
             mirror.mirror()
-        mirror.tell()
+        mirror.telling.tell()
 
     def hold(self, until: float, *, denied: bool) -> None:
         """Wait until none of them writes. Raises Waiting, where that takes too long, or where

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from migrator.engine.mirror import settling
 from migrator.engine.reading import journal_of
 from migrator.errors import Interrupted, Waiting
 from migrator.route import Route
 from migrator.state import Control, LiveState
 
+SETTLING = "settle "
 # Seconds of silence after which who waits for a mirror takes it for gone.
 GONE = 30.0
 # Seconds after which a mark is made once more: twice as long each time.
 _MARK_FIRST, _MARK_LAST = 0.5, 5.0
+
+
+def settling() -> str:
+    """A new marker for the feed of a primary: the mirror tells when it has met it."""
+    return f"{SETTLING}{secrets.token_hex(8)}"
 
 
 class Heard:
@@ -96,4 +102,4 @@ def settler(
     return settle
 
 
-__all__ = ["GONE", "Heard", "settler"]
+__all__ = ["GONE", "SETTLING", "Heard", "settler", "settling"]

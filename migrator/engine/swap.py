@@ -184,7 +184,7 @@ def mend(mirror: Mirror) -> None:
             "the mirror ended in the middle of it, and it was undone: nothing is lost",
             hint=f"see that it is done:  migrator status {run.revision}; then ask for it again",
         )
-        mirror.answer(request, problem)
+        mirror.requests.answer(request, problem)
 
 
 def let_go(mirror: Mirror) -> None:
@@ -317,12 +317,12 @@ def _catch_up(mirror: Mirror, terms: SwapTerms) -> None:
     """The lag lies below the bound twice running, and somebody still waits for the swap."""
     until = time.monotonic() + CATCHING_UP
     good = 0
-    while good < 2 or not mirror.still_wanted():
+    while good < 2 or not mirror.requests.still_wanted():
         mirror.scene.check()
-        mirror.tell()
+        mirror.telling.tell()
         if time.monotonic() > until:
             raise Waiting(
-                f"the mirror is {mirror.lag():.1f} s behind, and {terms.lag:g} s are allowed",
+                f"the mirror is {mirror.telling.lag:.1f} s behind, and {terms.lag:g} s are allowed",
                 hint="try again when the applications write less, or allow more: --lag SECONDS",
             )
         for lane in mirror.lanes:
@@ -331,7 +331,7 @@ def _catch_up(mirror: Mirror, terms: SwapTerms) -> None:
                 mirror.scene.check()
                 if time.monotonic() > until:
                     break
-        near = mirror.lag() <= terms.lag
+        near = mirror.telling.lag <= terms.lag
         for lane in mirror.lanes if near else ():
             lane.overhear(mirror.run.primary)  # under the fence writers would wait for that
         scanning = any(lane.scanning for lane in mirror.lanes)

@@ -13,7 +13,7 @@ import pytest
 
 from migrator import commands
 from migrator.commands import live, patience
-from migrator.engine import mirror, points, settled
+from migrator.engine import points, settled, telling
 from migrator.errors import Interrupted, Refused, Terminal, Transient
 from migrator.model.block import Address
 from migrator.model.phase import Phase
@@ -276,7 +276,7 @@ def _given_up(
     for module in (patience, live):
         monkeypatch.setattr(module, "LONG", 0.2)
     monkeypatch.setattr(live, "_STAND_BY", 0.05)
-    monkeypatch.setattr(mirror, "_ALIVE_EVERY", 0.05)
+    monkeypatch.setattr(telling, "_ALIVE_EVERY", 0.05)
     stop = threading.Event()
 
     def works() -> None:

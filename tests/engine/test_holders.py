@@ -60,7 +60,7 @@ class Killed:
         lane = SimpleNamespace(side=lambda _: _Bracketed())
         owner = SimpleNamespace(
             scene=self.scene(), run=self.run, lanes=[lane], request_life=LIFE,
-            tell=lambda: self.told.append(made.waits),
+            telling=SimpleNamespace(tell=lambda: self.told.append(made.waits)),
         )  # fmt: skip
         made = Holders(cast("Any", owner))
         return made
@@ -156,7 +156,7 @@ def test_of_a_swap_is_told_which_gateway_it_waits_for_and_for_how_long(killed: K
         if len(killed.told) == 3:
             gateways.leave(["slow"])
 
-    owner._mirror.tell = tell  # type: ignore[method-assign, assignment]
+    owner._mirror.telling.tell = tell  # type: ignore[method-assign, assignment]
     owner.arm(Phase.CUT_OVER, denied=True)
     told = "gateway slow to see that the sides are to be swapped"
     assert killed.told == ["", f"{told}, 30 s more at most", f"{told}, 20 s more at most"]

@@ -174,10 +174,10 @@ def test_what_a_comparison_found_for_who_asks_no_more_is_not_told_to_the_next(
 
             def turns() -> Iterator[bool]:
                 first = live.ask(Phase.SHADOW_READ.value, {})
-                while owner._verifying is None:
+                while (begun := owner.comparing._under_way) is None:
                     yield False
                 live.withdraw(first)
-                while owner._verifying is not None and owner._verifying.thread.is_alive():
+                while owner.comparing._under_way is not None and begun.thread.is_alive():
                     yield False
                 route.target.write([right])
                 second = live.ask(Phase.SHADOW_READ.value, {})

@@ -11,6 +11,7 @@ import pytest
 from migrator.engine import bound, copying, lane, points, positions, rescan, swap
 from migrator.engine.lane import Lane
 from migrator.engine.mirror import Mirror
+from migrator.engine.pages import Pages
 from migrator.engine.reading import Reading
 from migrator.engine.reconcile import Reconciler
 from migrator.engine.swap import SwapTerms
@@ -44,18 +45,18 @@ def _acknowledged(reading: Reading, given: Touches) -> Touches:
 
 def _stale_pages(patch: pytest.MonkeyPatch) -> None:
     """Touches are acted on between the listing of a page and its writing."""
-    page = Mirror._page
+    turn = Pages.turn
 
-    def _page(self: Mirror) -> None:
+    def turns(self: Pages) -> bool:
         def reached(point: str) -> None:
             points.reached(point)
             if point == "page.read":
-                self.lanes[0].turn("source", 0.0)
+                self._lanes[0].turn("source", 0.0)
 
         patch.setattr(copying, "reached", reached)
-        page(self)
+        return turn(self)
 
-    patch.setattr(Mirror, "_page", _page)
+    patch.setattr(Pages, "turn", turns)
 
 
 def _impatient(patch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,8 @@ import tenacity.wait
 
 from migrator import retry
 from migrator.engine import (
+    access,
+    aside,
     batch,
     bound,
     epochs,
@@ -32,10 +34,14 @@ from migrator.engine import (
     lane,
     mirror,
     overhearing,
+    pages,
     points,
     reading,
     reconcile,
+    requests,
+    strangers,
     swap,
+    telling,
 )
 from migrator.engine.asker import Asker
 from migrator.engine.held import Held
@@ -482,13 +488,15 @@ class Schedule:
         self._processes = 0
         quiet = _Quiet()
         for module in (
-            batch, bound, epochs, holders, lane, mirror, overhearing, reading, reconcile, swap,
+            batch, bound, epochs, holders, lane, mirror, overhearing, pages, reading, reconcile,
+            requests, swap, telling,
         ):  # fmt: skip
             patch.setattr(module, "time", clock)
             patch.setattr(module, "log", quiet, raising=False)
-        patch.setattr(retry, "log", quiet)
+        for module in (access, aside, retry, strangers):
+            patch.setattr(module, "log", quiet)
         patch.setattr(mirror, "Throttle", partial(Throttle, clock=clock.monotonic))
-        patch.setattr(mirror, "Asker", partial(Asker, clock=clock.monotonic))
+        patch.setattr(requests, "Asker", partial(Asker, clock=clock.monotonic))
         # Nobody reads the mirror here, but where a test says so.
         patch.setattr(mirror, "Held", lambda _: Held(lambda run: False, clock.monotonic))
         patch.setattr(tenacity.wait, "random", world.draws)

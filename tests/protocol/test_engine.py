@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from migrator.engine import mirror, swap
+from migrator.engine import comparing, mirror, swap
 from migrator.engine.held import Held, _Mark
 from migrator.engine.lane import Lane
 from migrator.engine.positions import Positions
@@ -227,13 +227,13 @@ def _comparing(
             ended.set()
 
     schedule = filled(1, monkeypatch, Chances(writes=0, faults=0))
-    monkeypatch.setattr(mirror, "verify", compare)
-    monkeypatch.setattr(mirror, "time", SimpleNamespace(sleep=threading.Event().wait))
+    monkeypatch.setattr(comparing, "verify", compare)
+    monkeypatch.setattr(comparing, "time", SimpleNamespace(sleep=threading.Event().wait))
     owner = schedule._process()
     journal = SimpleNamespace(mark=lambda _: lane.marked.set())
     lane.marked, lane.losses, lane.journal = threading.Event(), lambda _: 0, lambda _: journal
-    owner.lanes = [cast("Any", lane)]
-    owner._verify()
+    owner.comparing._lanes = [cast("Any", lane)]
+    owner.comparing.begin()
     assert settles.wait(60)
     assert lane.marked.wait(60)
     return owner, ended
@@ -246,7 +246,7 @@ def test_a_comparison_that_waits_for_the_mirror_can_be_ended(
     owner, ended = _comparing(monkeypatch, lane)
 
     # As an abort does on the thread that would act on the marker.
-    aborts = threading.Thread(target=owner._stop_verifying, daemon=True)
+    aborts = threading.Thread(target=owner.comparing.stop, daemon=True)
     aborts.start()
     try:
         aborts.join(60)
@@ -265,13 +265,13 @@ def test_a_comparison_that_waits_for_a_store_can_be_ended(monkeypatch: pytest.Mo
             raise Transient("no answer", where="a store")
 
     schedule = filled(1, monkeypatch, Chances(writes=0, faults=0))
-    monkeypatch.setattr(mirror, "verify", lambda scene, _: scene.retry(asks))
+    monkeypatch.setattr(comparing, "verify", lambda scene, _: scene.retry(asks))
     owner = schedule._process()
     owner.scene.retry = Retry(stop=threading.Event())  # of a process that goes on
-    owner._verify()
+    owner.comparing.begin()
     assert asked.wait(60)
 
-    ends = threading.Thread(target=owner._stop_verifying, daemon=True)
+    ends = threading.Thread(target=owner.comparing.stop, daemon=True)
     ends.start()
     try:
         ends.join(60)  # of the two minutes for which it would be asked

@@ -69,8 +69,8 @@ def test_a_guard_goes_on_whatever_it_met(monkeypatch: pytest.MonkeyPatch) -> Non
         done.set()
 
     scene = SimpleNamespace(lease=SimpleNamespace(check=lambda: None))
-    mirror = SimpleNamespace(scene=scene, lanes=[], still_there=still_there)
-    guard = Guard(mirror, Bounds(1))  # type: ignore[arg-type]
+    telling = SimpleNamespace(still_there=still_there)
+    guard = Guard(scene, [], telling, Bounds(1))  # type: ignore[arg-type]
     guard.begin()
     try:
         assert done.wait(10)
