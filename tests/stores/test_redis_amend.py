@@ -52,6 +52,7 @@ class Place:
         if shape == "native":
             layout = redis_native(key, "hash of json", rounds=(f"{key}:rounds", "list of json"))
         rules = ["/Game/*/rounds[*]"] * (shape == "rounds") + ["/Game/*/*"]
+        rules = ["/Game/*/**"] if shape == "values" else rules
         at = At("cache", name, ["/Game/*"] if shape in WHOLE else rules, layout)
         collection = self.store.collection("Game", at)
         assert isinstance(collection, RedisCollection)
@@ -209,6 +210,19 @@ def test_what_would_hold_up_the_server_is_left_to_an_exchange(place: Place) -> N
     place.put({**START, "rounds": ["x" * 32_000]})
     assert place.amend({}, {"rounds": 1}) is not None
     assert place.amend({"n": 2}) is not None
+
+
+def test_no_entry_is_more_than_the_rules_take() -> None:
+    for shape, start in (("values", {"id": KEY, "list": []}), ("rounds", {"id": KEY})):
+        place = Place(shape)
+        place.put({**start, "rounds": []})
+        for change in (({"rounds": [1]}, None), ({}, {"rounds": 1})):
+            place.refuses(*change)  # type: ignore[arg-type]
+            after = place.amend(*change)  # type: ignore[arg-type]
+            assert after is not None
+            assert equal(after.entries, {**start, "rounds[0]": 1})
+            place.put({**start, "rounds": []})
+        place.close()
 
 
 # ---------------------------------------------------------------- where no script is
@@ -459,8 +473,12 @@ def test_who_may_run_no_script_looks_and_changes(tmp_path: Path) -> None:
             plain.execute_command("ACL", "SETUSER", "poor", *rules)
         place = Place("native", f"redis://poor@127.0.0.1:{own.port}/0")
         place.put()
-        place.refuses({"n": 2})
-        assert_is(place.amend({"n": 2}), {**START, "n": 2})
+        for number in (2, 3):
+            assert_is(place.amend({"n": number}), {**START, "n": number})
+        with redis.Redis(port=own.port) as plain:
+            told = plain.info("commandstats")
+        asked = [told.get(f"cmdstat_{name}", {}) for name in ("eval", "evalsha")]
+        assert sum(each.get("rejected_calls", 0) for each in asked) == 1
         place.close()
     finally:
         own.stop()

@@ -271,7 +271,7 @@ def amender_of(wire: Wire, form: Form) -> NativeAmender | HashAmender | None:
     """What changes fields where they lie; None for a form whose blocks are changed whole."""
     if isinstance(form, HashForm):
         return HashAmender(wire, form)
-    if isinstance(form, NativeForm) and not form.with_deadlines:
+    if isinstance(form, NativeForm):
         named = {part.field: part.type.name for part in form.parts}
         script = scripts.of_parts(named) if all(map(has_utf8, named)) else None
         return None if script is None else NativeAmender(wire, form, script)
