@@ -166,3 +166,18 @@ def test_a_change_of_what_turns_out_unreadable_is_not_told_as_refused(
     assert raised.value.given_up
     lying = collection.lying("a")
     assert lying["n"] == {"N": "2"}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "av", "set"),
+    [("%2541", {"N": "1"}, {"%41": 2}), ("_", {"S": "no record"}, {"n": 2})],
+)
+def test_an_item_of_others_is_not_taken_for_one_of_ours(
+    make: Make, plain: Any, attribute: str, av: Any, set: Record
+) -> None:
+    """An attribute that is called as our name of another field, or as what is left of a block."""
+    collection = begun(make)
+    item = {"id": {"S": "a"}, "n": {"N": "1"}, attribute: av}
+    plain.put_item(TableName=collection.at.collection, Item=item)
+    assert amend(collection, set) is None
+    assert collection.lying("a") == item
