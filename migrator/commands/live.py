@@ -42,7 +42,7 @@ from migrator.model.phase import Phase
 from migrator.model.plan import Plan
 from migrator.retry import Retry
 from migrator.state import Lease, LiveState, Run
-from migrator.state.control import CONTROL
+from migrator.state.database import CONTROL
 from migrator.state.gateways import Gateways
 
 _LOOK = 0.1

@@ -15,7 +15,7 @@ from migrator.errors import Waiting
 from migrator.following import Lack, lack
 from migrator.model.phase import Phase
 from migrator.route import Route
-from migrator.state.control import HEAD
+from migrator.state.database import HEAD
 from migrator.state.gateways import GatewayLease, Gateways, Watch
 
 # So many of them are named in an error; status names all.

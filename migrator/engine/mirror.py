@@ -45,7 +45,7 @@ from migrator.errors import Interrupted, MigratorError, Refused, Terminal, Trans
 from migrator.journal import OTHER
 from migrator.model.phase import Phase
 from migrator.state import LiveState, Request, Run, read_pace
-from migrator.state.control import CONTROL
+from migrator.state.database import CONTROL
 
 log = structlog.get_logger("migrator.mirror")
 

@@ -1,4 +1,4 @@
-"""The control database: SQLite beside the project by default, PostgreSQL by URL.
+"""The control database: runs, their ranges of work, what is in quarantine, and the log.
 
 Everything here is written in short transactions of its own. Changes of a run's phase are
 compare-and-sets, so that two processes never both believe that they made one (R13).
@@ -7,35 +7,25 @@ compare-and-sets, so that two processes never both believe that they made one (R
 from __future__ import annotations
 
 import getpass
-import hashlib
 import json
 import os
 import platform
-import re
 import secrets
-import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import cast
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, RowMapping
 
-from migrator.errors import Failed, Refused, Terminal, Transient
-from migrator.model.canonical import encode
+from migrator.errors import Refused, Terminal
 from migrator.model.phase import Phase
-from migrator.model.value import Value
 from migrator.ports import StoreSettings
 from migrator.state import tables as t
-from migrator.write_ahead import write_ahead
+from migrator.state.database import open_database, transaction
+from migrator.state.quarantine import Quarantined
 
-HEAD = "0007"
-_BUSY_SECONDS = 30
-CONTROL = "control database"
-"""Where an error of it is said to be."""
 PLACE = "place "
 """Begins what stands for a table or collection by where it lies; no name of a store has a space."""
 
@@ -90,41 +80,6 @@ _IN_ORDER = (
     t.run.c.id,
 )
 
-KEY_LENGTH = 700
-
-
-def quarantine_key(id: Value) -> str:
-    """The key under which a block lies in quarantine: its canonical form, or a digest of it.
-
-    Keys have no bound of length, columns of a primary key do.
-    """
-    form = encode(id)
-    if 2 * len(form) <= KEY_LENGTH:
-        return form.hex()
-    return "digest:" + hashlib.blake2b(form, digest_size=32).hexdigest()
-
-
-@dataclass(frozen=True)
-class Quarantined:
-    """A block that could not be written, and why; ``key`` is from ``quarantine_key``."""
-
-    move: int
-    key: str
-    shown: str
-    path: str
-    reason: str
-    at: float
-
-
-_NUMBER = re.compile(rb"[ilI]([0-9a-f]+);")
-
-
-def highest_number(items: Iterable[Quarantined], move: int) -> int:
-    """The highest of the keys of a move that are whole numbers; 0 where none is above."""
-    forms = (bytes.fromhex(x.key) for x in items if x.move == move and ":" not in x.key)
-    found = map(_NUMBER.fullmatch, forms)
-    return max((int(each[1], 16) for each in found if each), default=0)
-
 
 class Control:
     """An open control database."""
@@ -136,18 +91,9 @@ class Control:
     def close(self) -> None:
         self.engine.dispose()
 
-    @contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self) -> AbstractContextManager[Connection]:
         """A short transaction; driver errors come out translated."""
-        try:
-            with self.engine.begin() as connection:
-                yield connection
-        except sa.exc.DBAPIError as error:
-            raise translate(error) from None
-        except sa.exc.TimeoutError:
-            raise Transient(
-                "no connection became free", where=CONTROL, hint="run the same command again"
-            ) from None
+        return transaction(self.engine)
 
     # ------------------------------------------------------------------ runs
 
@@ -487,101 +433,6 @@ def _task(row: RowMapping) -> Task:
     )
 
 
-def translate(error: sa.exc.DBAPIError) -> Failed:
-    """An error of the control database as one of ours."""
-    text = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
-    where = CONTROL
-    if isinstance(error, sa.exc.OperationalError) and (
-        error.connection_invalidated or "locked" in text or "connect" in text
-    ):
-        hint = "see that it runs and can be reached, then run the same command again"
-        return Transient(text, where=where, unknown=True, hint=hint)
-    hints = {
-        "full": "free disk space, then run the same command again",
-        "No space left": "free disk space, then run the same command again",
-        "disk I/O": "check the disk and what is free on it, then run the same command again",
-        "read-only": "see why its server takes no writes, then run the same command again",
-        "readonly": "give the user who runs migrator the right to write it",
-        "unable to open": "check that its folder is there and may be written",
-    }
-    hint = next((hint for word, hint in hints.items() if word in text), "")
-    return Terminal(text, where=where, hint=hint)
-
-
 def open_control(settings: StoreSettings, env: str) -> Control:
-    """Open the control database of an environment and bring its tables up to date.
-
-    Raises Refused where a newer version of Migrator made them (C58), or for another system.
-    """
-    control = Control(_engine(settings), env)
-    with control.transaction() as c:
-        found = _version(c)
-        if found is not None and found > HEAD:
-            raise Refused(
-                f"the control database has version {found}; this Migrator knows {HEAD}",
-                hint="use the newer Migrator; nothing was changed",
-            )
-    if found != HEAD:
-        _upgrade(control)
-    return control
-
-
-def _engine(settings: StoreSettings) -> Engine:
-    url = sa.make_url(settings.url)
-    if url.get_backend_name() == "sqlite":
-        if url.database:
-            file = Path(settings.root, url.database)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            url = url.set(database=str(file))
-        engine = sa.create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
-        sa.event.listen(engine, "connect", _set_up_sqlite)
-        return engine
-    if url.get_backend_name() != "postgresql":
-        raise Refused(
-            f"the control database lies on SQLite or PostgreSQL, not on {url.drivername}",
-            where="control database",
-        )
-    engine = sa.create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
-
-    @sa.event.listens_for(engine, "do_connect")
-    def fetch_password(
-        _dialect: object, _record: object, _args: object, given: dict[str, str]
-    ) -> None:
-        if settings.secret is not None:
-            given["password"] = settings.secret()
-
-    return engine
-
-
-def _set_up_sqlite(connection: object, _record: object) -> None:
-    raw = cast("sqlite3.Connection", connection)
-    write_ahead(raw, _BUSY_SECONDS)
-    raw.execute("PRAGMA synchronous = FULL")
-
-
-def _version(c: Connection) -> str | None:
-    if not sa.inspect(c).has_table("migrator_state_version"):
-        return None
-    row = c.execute(sa.text("SELECT version_num FROM migrator_state_version")).first()
-    return None if row is None else str(row[0])
-
-
-_UPGRADE_LOCK = 0x6D69677261746F72
-
-
-def _upgrade(control: Control) -> None:
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "schema"))
-    with control.transaction() as c:
-        # One at a time, all or nothing: the driver of SQLite would commit each table alone.
-        if c.dialect.name == "sqlite":
-            c.exec_driver_sql("BEGIN IMMEDIATE")
-        else:
-            c.execute(sa.text("SELECT pg_advisory_xact_lock(:name)"), {"name": _UPGRADE_LOCK})
-        if _version(c) == HEAD:
-            return  # somebody else was faster
-        config.attributes["connection"] = c
-        command.upgrade(config, HEAD)
+    """Open the control database of an environment. Raises as ``open_database``."""
+    return Control(open_database(settings), env)

@@ -20,7 +20,8 @@ import sqlalchemy as sa
 from migrator.model.follows import PLAIN, Follows
 from migrator.model.phase import Phase
 from migrator.state import tables as t
-from migrator.state.control import HEAD, Control, Run
+from migrator.state.control import Control, Run
+from migrator.state.database import HEAD
 from migrator.state.lease import _host, _is_gone, _me, boot_clock
 
 gateway = sa.Table(

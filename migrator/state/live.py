@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from migrator.errors import Refused
 from migrator.ports import Json
 from migrator.state import tables as t
-from migrator.state.control import Control, Quarantined, Run, compare_and_set
+from migrator.state.control import Control, Run, compare_and_set
+from migrator.state.quarantine import Quarantined
 from migrator.state.reads import MirrorReads, Share
 
 # So many answers are kept, for who asked while others did, too.

@@ -31,7 +31,7 @@ from migrator.state import (
     ShadowReads,
     add_up,
     all_answered,
-    control,
+    database,
     highest_number,
     keep_pace,
     merging,
@@ -291,12 +291,12 @@ def test_names_of_any_length(config: Path) -> None:
         assert commands.events(project, revision)[-1]["event"] == "finished"
 
 
-@pytest.mark.parametrize("older", [f"{n:04}" for n in range(1, int(control.HEAD))])
+@pytest.mark.parametrize("older", [f"{n:04}" for n in range(1, int(database.HEAD))])
 def test_a_control_database_of_an_older_version_is_brought_up_to_date(
     config: Path, older: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(control, "HEAD", older)
+        patch.setattr(database, "HEAD", older)
         with commands.Project(config, "test") as project:
             assert project.control.env == "test"
     with commands.Project(config, "test") as project, project.control.transaction() as c:
@@ -311,7 +311,7 @@ def test_a_control_database_of_an_older_version_is_brought_up_to_date(
                     kind = kind.replace("DOUBLE PRECISION", "FLOAT")
                     assert kind == column.type.compile(c.dialect), column
         query = sa.text("SELECT version_num FROM migrator_state_version")
-        assert c.execute(query).scalar_one() == control.HEAD
+        assert c.execute(query).scalar_one() == database.HEAD
 
 
 def test_who_steers_at_once_undoes_nothing_of_the_other(config: Path) -> None:

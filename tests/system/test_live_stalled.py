@@ -39,17 +39,17 @@ LOCKED = """
 import sys
 import alembic.command
 from migrator.cli import main, signals
-from migrator.state import control
+from migrator.state import database
 
 signals.PATIENCE = 1.0
-control._BUSY_SECONDS = 3_600
-plain = control._upgrade
+database._BUSY_SECONDS = 3_600
+plain = database._upgrade
 
 def upgrade(opened):
     print("waits", file=sys.stderr, flush=True)
     plain(opened)
 
-control._upgrade = upgrade
+database._upgrade = upgrade
 sys.exit(main())
 """
 LONG = 120.0
