@@ -25,7 +25,8 @@ def test_that_fails_twice():
     pytest.fail(LONG, pytrace=False)
 
 @pytest.mark.flaky(reruns=0)
-def test_that_is_certain():
+@pytest.mark.parametrize("number", range(14))
+def test_that_is_certain(number):
     raise ValueError(LONG)
 """
 
@@ -46,11 +47,16 @@ def test_the_end_of_a_run_names_what_was_tried_again_and_what_failed(tmp_path: P
     )  # fmt: skip
 
     assert done.returncode == 1, done.stdout + done.stderr
-    *_, twice, certain, first, second, end = done.stdout.splitlines()
-    for line, name in (twice, "test_that_fails_twice"), (certain, "test_that_is_certain"):
-        assert line.startswith("FAILED ")
-        assert name in line
-    assert "2 failed, 1 passed, 50 skipped, 2 rerun" in end
+    *_, named, first, second = lines = done.stdout.splitlines()[:-15]
+    assert all(line.startswith("FAILED ") for line in lines[-17:-2])
+    assert "test_that_is_certain[13]" in named
+    *certain, more, end = done.stdout.splitlines()[-15:]
+    assert "15 failed, 1 passed, 50 skipped, 2 rerun" in end
+    assert more == "and 1 more"
+    assert certain == [
+        f"failed: test_tried.py::test_that_is_certain[{number}] - ValueError: it is wrong"
+        for number in range(13)
+    ]
     assert first == (
         "unsteady: test_tried.py::test_that_passes_at_its_second_try - AssertionError: it is wrong"
     )

@@ -10,7 +10,7 @@ import pytest
 from tests import revival
 
 _MOST_UNSTEADY = 3
-_WIDTH = 200  # characters of a message
+_MOST_TOLD, _WIDTH = 15, 200  # tests in the last lines, and characters of their messages
 _DIED = "died"
 _before = pytest.StashKey[int]()
 
@@ -72,13 +72,17 @@ def pytest_terminal_summary(
 
 
 def _in_short(reporter: pytest.TerminalReporter) -> Generator[str, None, None]:
-    stats = reporter.stats
-    failed = {each.nodeid for each in (*stats.get("failed", []), *stats.get("error", []))}
-    for report in _tried_again(reporter):
-        again = "failed again" if report.nodeid in failed else "unsteady"
+    bad = [*reporter.stats.get("failed", []), *reporter.stats.get("error", [])]
+    tried, failed = _tried_again(reporter), {each.nodeid for each in bad}
+    twice = {each.nodeid for each in tried}
+    told = [("failed again" if each.nodeid in failed else "unsteady", each) for each in tried]
+    told += [("failed", each) for each in bad if each.nodeid not in twice]
+    for word, report in told[:_MOST_TOLD]:
         crash = getattr(report.longrepr, "reprcrash", None)
         why = crash.message if crash else report.longreprtext
-        yield f"{again}: {report.nodeid} - {why.strip().partition(chr(10))[0][:_WIDTH]}"
+        yield f"{word}: {report.nodeid} - {why.strip().partition(chr(10))[0][:_WIDTH]}"
+    if len(told) > _MOST_TOLD:
+        yield f"and {len(told) - _MOST_TOLD} more"
     for death in _deaths():
         yield f"unsteady: {death.name} died"
     if _count(reporter) > _MOST_UNSTEADY:
