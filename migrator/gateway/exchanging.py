@@ -51,9 +51,8 @@ def exchange(
 ) -> Found:
     """Read, change, exchange; again where somebody was faster.
 
-    What was sent before and is there now was carried out, though its answer was lost; not so
-    of a write that is sent ``once``, where somebody else may have added the same. ``whole``:
-    whatever is there goes, also what can't be read.
+    What was sent before and is there now was carried out, where an answer was lost; where none was,
+    somebody else has written the same. ``whole``: whatever is there goes, also what can't be read.
     """
     id = write.id
     sent: list[Found] = []
@@ -70,7 +69,7 @@ def exchange(
             new = change(None)
             sides.primary.replace(key, None if new is None else sides.stored(new, None))
             return _after(id, new)
-        if sent and found is not None and found.version == sent[-1].version and not write.once:
+        if write.doubtful and sent and found is not None and found.version == sent[-1].version:
             return found
         if expected is not ANY and expected != (found and found.version):
             raise _conflict(write, found, expected)

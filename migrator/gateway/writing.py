@@ -100,9 +100,10 @@ class Write:
                             where=name(here.cls, id), unknown=True,
                             hint="see whether the store answers, and read before you try again",
                         ) from None  # fmt: skip
-                    continue
                 except Terminal:
                     # A store's own fence refuses before this gateway has seen that it is up.
                     if not follower.look(standing):
                         raise
                     begun = begun or sending.doubtful
+                if self.once and sending.doubtful:
+                    raise in_doubt(name(here.cls, id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from migrator import commands
+from migrator import commands, retry
 from migrator.errors import MigratorError, Refused, Terminal, Transient
 from migrator.gateway import Conflict, Gateway, Stopped, Terms
 from migrator.model.block import Address, Block
@@ -115,6 +116,24 @@ def test_conditions(games: Gateway) -> None:
     assert games.get("1") is None
 
 
+def test_of_two_who_write_the_same_on_one_condition_one_is_told_that_it_did(
+    games: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    primary: Any = games._here.sides(games._here.follower.standing).primary
+    exchange = primary.exchange
+
+    def second(*request: object) -> object:
+        assert exchange(*request)  # somebody else was faster
+        return exchange(*request)
+
+    monkeypatch.setattr(primary, "exchange", second)
+    with pytest.raises(Conflict, match="nothing was written"):
+        games.put("new", {"by": "a worker"}, expected=None)
+    free = games.put("taken", {"by": None})
+    with pytest.raises(Conflict, match="nothing was written"):
+        games.update("taken", {"by": "a worker"}, expected=free.version)
+
+
 @pytest.mark.parametrize("carried_out", [True, False])
 def test_what_has_no_answer_is_sent_again_but_an_append(
     games: Gateway, monkeypatch: pytest.MonkeyPatch, carried_out: bool
@@ -151,6 +170,38 @@ def test_what_has_no_answer_is_sent_again_but_an_append(
     games.put("1", {"n": 6})
     assert sent == ["write", "write"]
     assert games.get("1").value == {"n": 6}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("then", ["the lease ran out", "the store was fenced"])
+def test_an_append_that_may_be_there_is_not_begun_anew(
+    games: Gateway, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """R12, also where a store repeats a request by itself."""
+    games.put("1", {"rounds": []})
+    follower, sent = games._here.follower, list[object]()
+    primary: Any = games._here.sides(follower.standing).primary
+    exchange = primary.exchange
+    renewed = threading.Timer(0.1, lambda: follower._grant(follower._clock(), 60.0))
+
+    def is_lost(*change: object) -> object:
+        sent.append(change)
+        done = exchange(*change)
+        if len(sent) == 1:
+            if then == "the lease ran out":
+                follower._until = 0.0
+                renewed.start()
+            raise Transient("no answer in time", unknown=True)
+        if len(sent) == 2 and then == "the store was fenced":
+            monkeypatch.setattr(follower, "look", lambda _: True)
+            raise Terminal("this server takes no writes")
+        return done
+
+    monkeypatch.setattr(primary, "exchange", lambda *change: retry.request(is_lost, *change))
+    with pytest.raises(Transient, match="not known whether this was carried out") as lost:
+        games.append("1", "rounds", 1)
+    assert lost.value.unknown
+    assert games.get("1").value == {"rounds": [1]}  # type: ignore[union-attr]
+    renewed.cancel()
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["written over", "deleted"])
