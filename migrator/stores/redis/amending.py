@@ -255,7 +255,9 @@ def _is_sure(value: Value) -> bool:
 
 def _is_simple(name: str) -> bool:
     """Whether an entry of this name is called so itself."""
-    return bool(name) and escape(name) == name and names.field_of(name) == name.encode()
+    if not name or not has_utf8(name):
+        return False
+    return escape(name) == name and names.field_of(name) == name.encode()
 
 
 def _unnoted(value: Value) -> bytes | None:

@@ -80,7 +80,8 @@ class ExchangePromises(Harness):
             assert same(after, wanted)
             assert_holds(place.collection, [wanted])
         odd: list[Value] = [LongDate(10**7), Ref("Game", 1), {"$set": 1}, {"a.b": Set([1])}]
-        for name, item in (*(("note", each) for each in odd), ("a[b*", 1), ("a%41", 1)):
+        names = "a[b*", "a%41", "\ud800", "", "$x", "_migrator"
+        for name, item in (*(("note", each) for each in odd), *((name, 1) for name in names)):
             (before,) = place.collection.read([key])
             assert before is not None
             after = collection.amend(key, {name: item}, {})
