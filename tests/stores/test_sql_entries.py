@@ -131,6 +131,22 @@ def test_value_longer_than_a_statement_is_refused_by_key(base: Base, games: Any)
     assert games.count() == 1
 
 
+def test_a_name_may_hold_the_signs_of_sql(base: Base) -> None:
+    games = base.store().collection("Game", At("shop", "ga%mes %s `\"':x", ROUNDS))
+    games.create()
+    blocks = [Block(key, {"": {"n": 1}, "rounds[0]": "%s"}) for key in ("a", "b")]
+    for _ in range(2):
+        games.write(blocks)
+    games.patch([Patch("a", {"rounds[1]": 2})])
+    games.settle()
+    assert games.exchange("b", blocks[1], None)
+    (found,) = games.observer().page([None, None], None, 10).blocks
+    assert equal(found.entries, {**blocks[0].entries, "rounds[1]": 2})
+    games.delete([Address("a")])
+    games.drop()
+    assert not games.exists()
+
+
 def test_table_of_somebody_else_is_refused_and_left_alone(base: Base) -> None:
     base.run("CREATE TABLE orders (id integer PRIMARY KEY, total integer)")
     base.run("INSERT INTO orders VALUES (1, 2)")

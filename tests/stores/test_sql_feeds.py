@@ -719,6 +719,26 @@ def test_a_cascade_from_outside_that_comes_while_mariadb_is_followed_is_refused(
     mariadb("DROP TABLE games, vouchers")
 
 
+def test_mariadb_is_followed_whatever_its_names(urls: dict[str, str], mariadb: Run) -> None:
+    mariadb("DROP TABLE IF EXISTS `a %s`")
+    mariadb("CREATE TABLE `a %s` (`k%s` varchar(20) PRIMARY KEY, `v%` integer)")
+    store = sql.open_store(StoreSettings("store", urls["mariadb"]))
+    collection = store.collection("Game", At("store", tables("a %s")))
+    assert isinstance(collection, TablesCollection)
+    journal = collection.journal("names")
+    assert journal is not None
+    try:
+        reader = journal.open(json.loads(json.dumps(journal.prepare())))
+        mariadb("INSERT INTO `a %s` VALUES ('x', 1)")
+        while not (found := reader.poll(1.0)):
+            pass
+        assert [touch.key for touch in found.touches] == ["x"]
+        reader.close()
+    finally:
+        journal.drop()
+        store.close()
+
+
 def test_a_limit_that_mariadb_has_for_all_sessions_leaves_no_row_out(
     urls: dict[str, str], mariadb: Run
 ) -> None:

@@ -157,7 +157,7 @@ class EntriesCollection(EntriesReader, Live):
         # A column as one array of texts: a statement for thousands of rows, several times faster.
         table = connection.dialect.identifier_preparer.quote(self.tables.entries.name)
         statement = (
-            f"INSERT INTO {table.replace('%', '%%')} (block, entry, value, tags) "  # noqa: S608
+            f"INSERT INTO {table} (block, entry, value, tags) "  # noqa: S608
             "SELECT b, e, CAST(v AS json), CAST(t AS json) FROM unnest(CAST(%s AS text[]), "
             "CAST(%s AS text[]), CAST(%s AS text[]), CAST(%s AS text[])) AS given(b, e, v, t)"
         )

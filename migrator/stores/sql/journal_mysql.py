@@ -275,9 +275,10 @@ class MysqlFeed:
         _, name, columns = row
         table = self._tables[name]
         told = [n for n in self._watched.rows[table.name] if columns[n] is not None]
-        condition = " AND ".join(f"{quote(n)} = %s" for n in told).replace("%", "%%")
-        query = f"SELECT 1 FROM {quote(table.name)} WHERE {condition} LOCK IN SHARE MODE"  # noqa: S608
-        c.exec_driver_sql(query.replace("%%s", "%s"), tuple(columns[n] for n in told))
+        of, *named = (quote(name).replace("%", "%%") for name in (table.name, *told))
+        condition = " AND ".join(f"{name} = %s" for name in named)
+        query = f"SELECT 1 FROM {of} WHERE {condition} LOCK IN SHARE MODE"  # noqa: S608
+        c.exec_driver_sql(query, tuple(columns[n] for n in told))
 
     def _gather(
         self, c: Connection, rows: Sequence[Row], keys: dict[tuple[Any, ...], bool]
