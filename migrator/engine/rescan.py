@@ -96,9 +96,9 @@ class Rescan:
             for each in self._reconciler.look(primary, [Touch(key) for key in keys], side)
             if known.isdisjoint(map(quarantine_key, [each.key, *each.sources]))
         ]
-        self._looked = stands
         if found:
             self._overhearing.suspect(primary, found)
+        self._looked = stands  # not where its marker was refused: it would be undone untold
         return bool(found)
 
     def _ends(self, primary: str) -> None:

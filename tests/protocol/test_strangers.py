@@ -14,11 +14,12 @@ from typing import Any, cast
 import pytest
 
 from migrator.engine import written
+from migrator.errors import Transient
 from migrator.model.block import Block
 from migrator.model.phase import Phase
 from tests.protocol.plants import ends_equal
 from tests.protocol.schedule import KEYS, Chances, Schedule, equal, filled, level, reach
-from tests.protocol.server import Event, Fate, Server
+from tests.protocol.server import Event, Fate, Server, ServerJournal
 
 Patch = pytest.MonkeyPatch
 SHARD = 250
@@ -367,6 +368,31 @@ def test_what_a_server_has_lost_by_the_time_of_a_successors_look_is_no_foreign_w
 
     assert not world.script, "it did not come so far"
     assert schedule.strangers() == []
+
+
+def test_what_a_re_scan_finds_behind_a_flip_is_told_though_its_marker_is_refused(
+    schedule: Schedule, monkeypatch: Patch
+) -> None:
+    world, target = schedule.world, schedule.world.servers["target"]
+    mark, refused = ServerJournal.mark, ["once"]
+
+    def marks(self: ServerJournal, name: str) -> None:
+        if name.startswith("foreign") and refused:
+            refused.clear()
+            raise Transient("not now", where="target")
+        mark(self, name)
+
+    def flipped() -> None:
+        world.foreign("target", KEY)
+        target.lose_feed()
+
+    monkeypatch.setattr(ServerJournal, "mark", marks)
+    world.script["swap.flipped"] = flipped
+    assert schedule.ask(Phase.CUT_OVER)
+    schedule.settle()
+
+    assert not refused
+    assert schedule.strangers() == [f"Game:{KEY}"]
 
 
 def test_a_foreign_delete_is_told_again_once_all_was_looked_at_behind_a_lost_feed(
