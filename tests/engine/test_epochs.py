@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from msgspec import to_builtins
@@ -21,7 +22,7 @@ from migrator import commands
 from migrator.commands import SwapTerms, repairing
 from migrator.engine import points
 from migrator.engine.epochs import Epochs, Kept
-from migrator.errors import MigratorError, Refused, Transient, Waiting
+from migrator.errors import Interrupted, MigratorError, Refused, Transient, Waiting
 from migrator.gateway import Gateway, Stopped
 from migrator.journal import Note, note_of
 from migrator.model.epoch import from_text, to_text
@@ -29,6 +30,7 @@ from migrator.model.phase import Phase
 from migrator.outbox import FileNote
 from migrator.planning.file import decode_plan
 from migrator.state import Lease, LiveState, Position
+from migrator.state.gateways import Gateways
 from tests.ending import PATIENCE, joined, waited
 from tests.engine.games import SETTINGS, contents, fill, game, make_project, source, target
 from tests.gateway.kit import HASTY, QUICK, until
@@ -493,6 +495,33 @@ def test_a_lost_control_database_is_rebuilt_from_the_stores(live: Live, primary:
             commands.apply(project, made, until=Phase.SHADOW_READ)
     assert_goes_on(live, primary)
     assert "new" in live.sides()[0]
+
+
+def test_no_store_is_told_of_a_repair_before_the_last_writes_of_before_are_over(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = live.copy_control(live.config.with_name("backup.db"))
+    live.swap()
+    live.restore_control(backup)
+    stop, waits = threading.Event(), list[float]()
+
+    def warning(what: str, *, seconds: float) -> None:
+        waits.append(seconds)
+        stop.set()
+
+    with live.open() as project:
+        Gateways(project.control).enter("of before", "Game", 3600.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(repairing, "log", SimpleNamespace(warning=warning))
+            with pytest.raises(Interrupted, match="the same command"):
+                commands.repair(project, "0001", "rebuild", stop=stop)
+        assert live.epochs == [(2, "target")] * 2
+        assert live.run[2], "gateways are not stopped"
+        assert 3000 < waits[0]
+        Gateways(project.control).leave(["of before"])
+    monkeypatch.setattr(repairing, "LEASE", 0.1)
+    rebuilt(live, "target")
+    assert live.epochs == [(4, "target")] * 2
 
 
 def test_a_lost_run_is_not_rebuilt_from_another_plan(live: Live) -> None:
