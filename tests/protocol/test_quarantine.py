@@ -126,6 +126,20 @@ def test_what_a_cut_over_left_out_by_name_is_not_asked_for_by_a_rollback(
     assert f"1 blocks are in quarantine: Game:{ASIDE}" in schedule.why
 
 
+def test_a_rollback_goes_by_what_the_last_cut_over_left_out(monkeypatch: Patch) -> None:
+    schedule = _left_out(monkeypatch)
+    reach(schedule, Phase.SHADOW_READ)
+    schedule.world.put(ASIDE)
+    schedule.world.put("1", large=True)
+    schedule.settle()
+    schedule.accepts = ["Game:1"]
+    reach(schedule, Phase.CUT_OVER)
+    schedule.accepts = []
+
+    assert schedule.aside() == ["Game:1"]
+    assert schedule.ask(Phase.SHADOW_READ), schedule.why
+
+
 def test_a_rollback_asks_for_what_is_in_quarantine_since_the_cut_over(monkeypatch: Patch) -> None:
     schedule = _left_out(monkeypatch)
     schedule.accepts = []
