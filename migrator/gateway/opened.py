@@ -356,11 +356,9 @@ class Opened:
         if route is None:
             route = self._routes[key] = self._route(*key)
         self._refuse_unable(key, route, begins=opening or side == "target")
-        mirrored = bool(standing.run) and standing.live and not standing.phase.ended
-        writes = standing.phase.rank >= Phase.DUAL_WRITE.rank
         # One that was opened for neither side's speaks what it finds, which the source still is.
         shape = self._shape or (None if route.translation.identity else side)
-        return Sides(route, side, mirrored and writes, standing.run, shape, revision)
+        return Sides(route, side, bool(standing.carries), standing.run, shape, revision)
 
     def _refuse_unable(self, key: tuple[str, str], route: Route, *, begins: bool) -> None:
         """Raise Refused where no gateway goes on like this one, once a run has begun or, where it

@@ -215,6 +215,12 @@ def test_waiting_for_both_sides(embedded: Path) -> None:
         assert held(new)["2"] == {"n": 1}
         games.delete("1", wait=True)
         assert "1" not in held(new)
+        with commands.Project(embedded, "test") as project:
+            swap = SwapTerms(gateways=True, bound=60.0, lag=20.0)
+            commands.cutover(project, "0001", swap=swap)
+            commands.finish(project, "0001", keep_source=True)
+        games.put("3", {"n": 1}, wait=True)  # there is one side again
+        assert "3" not in held(old)
 
 
 def held(collection: Collection) -> dict[object, object]:
