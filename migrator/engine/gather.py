@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from migrator.engine.led import Batch, Keys, Led, Made
 from migrator.engine.reconcile import NOTHING, Done, Held
-from migrator.engine.relocate import Batch, Keys, Led, Made, Relocator
+from migrator.engine.relocate import Relocator
 from migrator.errors import DoesNotFit, Terminal
 from migrator.journal import Touch
 from migrator.model.block import Aggregate, Block, join
@@ -84,14 +85,13 @@ class Gatherer(Relocator):
 
     def _want(
         self,
-        primary: str,
         batch: Batch,
         made: Made,
         fresh: set[bytes],
     ) -> dict[bytes, Block | None]:
-        if primary == "source":
+        if batch.primary == "source":
             return self._wholes(batch)
-        self._share_out(primary, batch)
+        self._share_out(batch)
         apart: dict[bytes, dict[bytes, Block]] = {}
 
         def wanted(form: bytes, owner: Led) -> Block | None:
@@ -173,13 +173,13 @@ class Gatherer(Relocator):
 
     # ------------------------------------------------------------------ the mirror
 
-    def _staying(self, primary: str, batch: Batch) -> set[bytes]:
+    def _staying(self, batch: Batch) -> set[bytes]:
         # What can't be read of the source is in what was made of its last copy.
-        return set() if primary == "source" else super()._staying(primary, batch)
+        return set() if batch.primary == "source" else super()._staying(batch)
 
-    def _unwritten(self, primary: str, batch: Batch, form: bytes, error: Terminal) -> list[Value]:
-        if primary == "target":
-            return super()._unwritten(primary, batch, form, error)
+    def _unwritten(self, batch: Batch, form: bytes, error: Terminal) -> list[Value]:
+        if batch.primary == "target":
+            return super()._unwritten(batch, form, error)
         self._refuse_all(batch, form, error)
         key, _ = batch.mirror[form]
         return [key]

@@ -8,13 +8,12 @@ what those that lead to it make of it.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
 
 from migrator.engine.alike import is_key, own, turns
+from migrator.engine.intent import Intent
+from migrator.engine.led import Batch, Keys, Led, Made
 from migrator.engine.locator import Locator
 from migrator.engine.points import reached
 from migrator.engine.reconcile import NOTHING, Done, Held, Reconciler
@@ -27,77 +26,6 @@ from migrator.model.rules import CorruptBlock
 from migrator.model.value import Value
 from migrator.ports import Collection
 from migrator.route import NOT_MADE, Unread
-
-# What the mirror must hold, by the key of the source that makes it, and by its own.
-Made: TypeAlias = dict[bytes, dict[bytes, Block]]
-
-
-@dataclass(frozen=True)
-class Keys:
-    """Some keys, each once, by canonical form."""
-
-    forms: dict[bytes, Value] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, *many: Iterable[Value]) -> Keys:
-        return cls({encode(key): key for keys in many for key in keys})
-
-    @property
-    def values(self) -> list[Value]:
-        return list(self.forms.values())
-
-
-@dataclass
-class Led:
-    """A key of the primary in a batch: its block, and the keys it leads to, and led to before.
-
-    ``refused`` tells why it makes no block of the mirror, and at which path; ``damaged``, that it
-    is no block, so that what it made stays as it is.
-    """
-
-    key: Value
-    block: Block | None
-    before: Keys
-    now: Keys = field(default_factory=Keys)
-    refused: tuple[str, str] | None = None
-    damaged: bool = False
-
-    @property
-    def ever(self) -> dict[bytes, Value]:
-        return self.before.forms | self.now.forms
-
-
-@dataclass
-class Batch:
-    """All that is taken: keys of the primary, and those of the mirror with what led there."""
-
-    led: dict[bytes, Led] = field(default_factory=dict)
-    mirror: dict[bytes, tuple[Value, Keys]] = field(default_factory=dict)
-    # What the mirror holds under each of its keys.
-    held: dict[bytes, Block | None] = field(default_factory=dict)
-    # Keys of the mirror that it takes for others: for which, as what lies there tells.
-    alike: dict[bytes, bytes] = field(default_factory=dict)
-    # Which look again once a key of the mirror has gone, which it can't tell from theirs.
-    waiting: dict[bytes, list[Value]] = field(default_factory=lambda: defaultdict(list))
-    # Which key of the primary makes a key of the mirror.
-    owners: dict[bytes, Led] = field(default_factory=dict)
-    # Which lead, or led, to it; and which lead there now.
-    ever: dict[bytes, list[Led]] = field(default_factory=lambda: defaultdict(list))
-    now: dict[bytes, list[Led]] = field(default_factory=lambda: defaultdict(list))
-    # Keys of the mirror that stay as they are, since what leads there can't be made.
-    unmade: set[bytes] = field(default_factory=set)
-
-    def add(self, each: Led) -> None:
-        """Take a key of the primary."""
-        self.led[encode(each.key)] = each
-        for form in each.ever:
-            self.ever[form].append(each)
-        for form in each.now.forms:
-            self.now[form].append(each)
-
-    def sources(self, form: bytes) -> list[Value]:
-        """The keys of the primary that lead, or led, to a key of the mirror."""
-        return [each.key for each in self.ever[form]]
 
 
 class Relocator(Reconciler):
@@ -139,16 +67,17 @@ class Relocator(Reconciler):
         made: Made = {}
         batch = self._taken(primary, Keys.of(keys), blocks, Keys.of(mirror), made)
         done = Done()
-        want = self._want(primary, batch, made, set(deleted))
-        self._give_way(primary, batch, want)
+        want = self._want(batch, made, set(deleted))
+        self._give_way(batch, want)
         if self.strangers.looks:
-            self._compare(primary, batch, want, done)
+            self._compare(batch, want, done)
             return Done()
-        intended = self._intend(primary, batch)
-        self._make(primary, batch, want, done)
+        intent = Intent(self.locator, batch)
+        intent.note()
+        self._make(batch, want, done)
         # Told first: of what the locator has forgotten nobody would tell after a crash.
-        self._told(primary, batch, done)
-        self._clear(primary, batch, intended)
+        self._told(batch, done)
+        intent.clear()
         return done
 
     def _taken(
@@ -160,15 +89,14 @@ class Relocator(Reconciler):
         made: Made,
     ) -> Batch:
         """All keys that these have to do with, on both sides, and what the sides hold now."""
-        batch = Batch()
+        batch = Batch(primary)
         while keys.forms or mirror.forms:
-            self._close(primary, batch, keys, blocks, mirror, made)
-            keys, blocks, mirror = Keys(), None, self._hold(self.access.side(OTHER[primary]), batch)
+            self._close(batch, keys, blocks, mirror, made)
+            keys, blocks, mirror = Keys(), None, self._hold(batch)
         return batch
 
     def _close(
         self,
-        primary: str,
         batch: Batch,
         keys: Keys,
         blocks: Sequence[Block | None] | None,
@@ -178,17 +106,17 @@ class Relocator(Reconciler):
         """Take these keys, and all that led or lead to one another, until nothing new is found."""
         while keys.forms or mirror.forms:
             todo = keys.values
-            read = self._all(self.access.side(primary), todo) if blocks is None else blocks
+            read = self._all(self.access.side(batch.primary), todo) if blocks is None else blocks
             blocks = None
             read, others = own(todo, read)
-            before = self.locator.of(primary, todo)
+            before = self.locator.of(batch.primary, todo)
             for key, block, led in zip(todo, read, before, strict=True):
                 each = Led(key, block, Keys.of(led))
-                self._lead(primary, each, made)
+                self._lead(batch.primary, each, made)
                 batch.add(each)
                 mirror.forms.update(each.ever)
             new = {form: key for form, key in mirror.forms.items() if form not in batch.mirror}
-            claimed = self.locator.of(OTHER[primary], list(new.values()))
+            claimed = self.locator.of(OTHER[batch.primary], list(new.values()))
             keys, mirror = Keys.of(block.id for block in others.values()), Keys()
             for (form, key), from_ in zip(new.items(), claimed, strict=True):
                 batch.mirror[form] = key, Keys.of(from_)
@@ -196,9 +124,10 @@ class Relocator(Reconciler):
             for form in batch.led:
                 keys.forms.pop(form, None)
 
-    def _hold(self, side: Collection, batch: Batch) -> Keys:
+    def _hold(self, batch: Batch) -> Keys:
         """Read what the mirror holds under the keys that are taken. Of others' blocks that lie
         there: their keys, which have to be taken, too."""
+        side = self.access.side(OTHER[batch.primary])
         new = {form: key for form, (key, _) in batch.mirror.items() if form not in batch.held}
         keys = list(new.values())
         held, others = own(keys, self._all(side, keys))
@@ -225,7 +154,7 @@ class Relocator(Reconciler):
             if primary == "target" or each.damaged:
                 each.now = each.before  # what it made stays as it is
 
-    def _share_out(self, primary: str, batch: Batch) -> None:
+    def _share_out(self, batch: Batch) -> None:
         """Give each key of the mirror to one key of the primary. Which of two gets it is always
         the same; the other makes no block until it has gone."""
         for _, each in sorted(batch.led.items()):
@@ -236,7 +165,8 @@ class Relocator(Reconciler):
                 batch.owners.update(dict.fromkeys(each.now.forms, each))
             else:
                 other = batch.owners[taken].key
-                shown = (self.route.source_name if primary == "source" else self.route.name)(other)
+                source = batch.primary == "source"
+                shown = (self.route.source_name if source else self.route.name)(other)
                 each.refused = f"its key on the other side is that of {shown}", "(key)"
 
     def _all(self, side: Collection, keys: Sequence[Value]) -> list[Block | None]:
@@ -259,18 +189,12 @@ class Relocator(Reconciler):
             raise DoesNotFit("it leads back to one key alone, and to another with it", key=key)
         return back
 
-    def _want(
-        self,
-        primary: str,
-        batch: Batch,
-        made: Made,
-        fresh: set[bytes],
-    ) -> dict[bytes, Block | None]:
+    def _want(self, batch: Batch, made: Made, fresh: set[bytes]) -> dict[bytes, Block | None]:
         """What the mirror must hold; ``fresh`` was deleted, and inherits nothing."""
-        self._share_out(primary, batch)
+        self._share_out(batch)
 
         def wanted(form: bytes, owner: Led) -> Block | None:
-            if primary == "source":
+            if batch.primary == "source":
                 return made[encode(owner.key)][form]
             key, _ = batch.mirror[form]
             anew = any(encode(each.key) in fresh for each in batch.ever[form])
@@ -292,24 +216,24 @@ class Relocator(Reconciler):
 
     # ------------------------------------------------------------------ keys taken for one
 
-    def _give_way(self, primary: str, batch: Batch, want: dict[bytes, Block | None]) -> None:
+    def _give_way(self, batch: Batch, want: dict[bytes, Block | None]) -> None:
         """Leave out of what the mirror must hold what it takes for another key's block that stays
         there, or that is to lie there."""
-        while (clash := self._clash(primary, batch, want)) is not None:
+        while (clash := self._clash(batch, want)) is not None:
             form, other = clash
-            error = self._not_told_apart(primary, batch, form, other)
-            refused = map(encode, self._unwritten(primary, batch, form, error))
+            error = self._not_told_apart(batch, form, other)
+            refused = map(encode, self._unwritten(batch, form, error))
             for each in (form, *refused):
                 want.pop(each, None)
 
     def _clash(
-        self, primary: str, batch: Batch, want: Mapping[bytes, Block | None]
+        self, batch: Batch, want: Mapping[bytes, Block | None]
     ) -> tuple[bytes, bytes] | None:
         """A key that has to wait, and for which other one: what lies there stays, else it is always
         the same."""
         if not batch.alike:
             return None
-        stay = self._staying(primary, batch)
+        stay = self._staying(batch)
         there: dict[bytes, bytes] = {}
         for form in sorted(want, key=lambda form: (form in batch.alike, form)):
             place = batch.alike.get(form, form)
@@ -319,94 +243,82 @@ class Relocator(Reconciler):
                 return form, there[place]
         return None
 
-    def _not_told_apart(self, primary: str, batch: Batch, form: bytes, other: bytes) -> DoesNotFit:
+    def _not_told_apart(self, batch: Batch, form: bytes, other: bytes) -> DoesNotFit:
         """Why a block of the mirror is not written; what makes it waits for that other key."""
         batch.waiting[other] += batch.sources(form)
-        called = self.route.name if primary == "source" else self.route.source_name
+        called = self.route.name if batch.primary == "source" else self.route.source_name
         key, there = batch.mirror[form][0], batch.mirror[other][0]
         one, two = called(key), called(there)
-        side = self.access.side(OTHER[primary])
+        side = self.access.side(OTHER[batch.primary])
         more = "another " if one == two else ""  # they differ in their kind
         what = f"{side.at} can't tell {one} from {more}{two}, which lies there"
         return DoesNotFit(what, key=key, path="(key)")
 
-    def _write_apart(
-        self, primary: str, batch: Batch, writes: Sequence[Block]
-    ) -> list[tuple[Block, Terminal]]:
+    def _write_apart(self, batch: Batch, writes: Sequence[Block]) -> list[tuple[Block, Terminal]]:
         """As ``Access.write``; what the mirror may take for one goes by turns, and no later one
         where an earlier one lies then."""
-        side = self.access.side(OTHER[primary])
+        side = self.access.side(OTHER[batch.primary])
         first, *later = turns(side, [block.id for block in writes])
         refused = self.access.write(side, [writes[i] for i in first])
         for turn in later:
             some = {encode(writes[i].id): writes[i] for i in turn}
             ids = [block.id for block in some.values()]
             for form, there in own(ids, self._all(side, ids))[1].items():
-                error = self._not_told_apart(primary, batch, form, encode(there.id))
+                error = self._not_told_apart(batch, form, encode(there.id))
                 refused.append((some.pop(form), error))
             refused += self.access.write(side, list(some.values()))
         return refused
 
     # ------------------------------------------------------------------ the mirror
 
-    def _make(
-        self,
-        primary: str,
-        batch: Batch,
-        want: Mapping[bytes, Block | None],
-        done: Done,
-    ) -> None:
+    def _make(self, batch: Batch, want: Mapping[bytes, Block | None], done: Done) -> None:
         """Write what differs, and remove the rest."""
-        side = self.access.side(OTHER[primary])
-        writes, gone = self._compare(primary, batch, want, done)
-        if primary == "target":
+        side = self.access.side(OTHER[batch.primary])
+        writes, gone = self._compare(batch, want, done)
+        if batch.primary == "target":
             # Before it is written over, as without new keys.
             self.aside.take_up([key for f, (key, _) in batch.mirror.items() if f in batch.owners])
         reached("mirror.write")
         # Deletes first: they make way for unique values.
         done.delete += self.access.delete(side, gone)
-        refused = self._write_apart(primary, batch, writes)
+        refused = self._write_apart(batch, writes)
         lost: dict[bytes, Value] = {}
         for block, error in refused:
             form = encode(block.id)
-            self._wait(primary, batch, block, error)
-            lost |= {encode(key): key for key in self._unwritten(primary, batch, form, error)}
+            self._wait(batch, block, error)
+            lost |= {encode(key): key for key in self._unwritten(batch, form, error)}
         # What was refused lies there in an older copy, or not at all: then its key may be taken for
         # another one, whose block stays.
         forms = {encode(block.id) for block, _ in refused}
         there = {form for form in want if form not in forms or batch.held[form] is not None}
         old = [Address(key) for form, key in lost.items() if form in there]
-        if old and primary == "source":
+        if old and batch.primary == "source":
             # An older copy would pass for the block, and a rollback not tell it from a write.
             self.access.remove(side, old)
 
-    def _wait(self, primary: str, batch: Batch, block: Block, error: Terminal) -> None:
+    def _wait(self, batch: Batch, block: Block, error: Terminal) -> None:
         """Have what was refused for another key, which nobody could tell before, look again once
         that has gone."""
         other = getattr(error, "key", None)
         if other is None or is_key(other, block.id):
             return
         if (form := encode(other)) not in batch.mirror:
-            led = self.locator.of(OTHER[primary], [other])[0]
+            led = self.locator.of(OTHER[batch.primary], [other])[0]
             batch.mirror[form] = other, Keys.of(led)
             batch.waiting[form] += led
         batch.waiting[form] += batch.sources(encode(block.id))
 
-    def _unwritten(self, primary: str, batch: Batch, form: bytes, error: Terminal) -> list[Value]:
+    def _unwritten(self, batch: Batch, form: bytes, error: Terminal) -> list[Value]:
         """Note that a write was refused; which keys its block would have had."""
         owner = batch.owners[form]
         owner.refused = self.route.why(error)
         return owner.now.values
 
     def _compare(
-        self,
-        primary: str,
-        batch: Batch,
-        want: Mapping[bytes, Block | None],
-        done: Done,
+        self, batch: Batch, want: Mapping[bytes, Block | None], done: Done
     ) -> tuple[list[Block], list[Block | None]]:
         """What differs, and the rest."""
-        side, stay = self.access.side(OTHER[primary]), self._staying(primary, batch)
+        side, stay = self.access.side(OTHER[batch.primary]), self._staying(batch)
         writes: list[Block] = []
         gone: list[Block | None] = []
         for form, old in batch.held.items():
@@ -414,7 +326,7 @@ class Relocator(Reconciler):
             if new is None:
                 if form not in stay:
                     gone.append(old)
-                if form not in stay or primary == "source":
+                if form not in stay or batch.primary == "source":
                     self.strangers.differs(side, key, None, old, batch.sources(form))
                 continue
             if old is not None and same_block(new, old):
@@ -427,94 +339,28 @@ class Relocator(Reconciler):
             self.strangers.differs(side, key, new, old, batch.sources(form))
         return writes, gone
 
-    def _staying(self, primary: str, batch: Batch) -> set[bytes]:
+    def _staying(self, batch: Batch) -> set[bytes]:
         """Keys that stay as they are: what can't be read, or can't go back, leaves the other side
         as it was, and what never went to the target stays on the source."""
-        if primary == "source":
+        if batch.primary == "source":
             return {form for each in batch.led.values() if each.damaged for form in each.ever}
         refused = [each for each in batch.led.values() if each.refused is not None]
         stay = {form for each in refused for form in each.ever}
         return stay | {f for f, (key, _) in batch.mirror.items() if key in self.aside}
 
-    def _told(self, primary: str, batch: Batch, done: Done) -> None:
+    def _told(self, batch: Batch, done: Done) -> None:
         """Say what did not go over, and what does again."""
         refused = {form: each for form, each in batch.led.items() if each.refused is not None}
         for each in refused.values():
-            tell = self._set_aside if primary == "source" else self._enter
+            tell = self._set_aside if batch.primary == "source" else self._enter
             tell(each.key, *(each.refused or ("", "")))
             done.aside += 1
         keys = [each.key for each in batch.led.values()]
-        if primary == "target":
+        if batch.primary == "target":
             self.aside.strike(keys, [each.key for each in refused.values()])
             return
         self.aside.take_up([key for key in keys if encode(key) not in refused])
         self.aside.remember("source", keys, set(refused))
 
-    # ------------------------------------------------------------------ the locator
 
-    def _intend(self, primary: str, batch: Batch) -> dict[str, dict[bytes, Keys]]:
-        """Note where keys lead before the mirror is written; what the locator holds then."""
-        there = {
-            primary: {form: each.before for form, each in batch.led.items()},
-            OTHER[primary]: {form: from_ for form, (_, from_) in batch.mirror.items()},
-        }
-        wider = {
-            primary: {form: Keys(each.ever) for form, each in batch.led.items()},
-            OTHER[primary]: {
-                form: Keys.of(from_.values, batch.sources(form), batch.waiting[form])
-                for form, (_, from_) in batch.mirror.items()
-            },
-        }
-        self._put(primary, batch, there, wider)
-        return wider
-
-    def _clear(self, primary: str, batch: Batch, there: dict[str, dict[bytes, Keys]]) -> None:
-        """Forget where keys led that lead there no longer. One that is refused is not forgotten:
-        it may be made once another has gone. What it made before stays until then, too, where
-        the target is the primary."""
-        if primary == "target":
-            for each in batch.led.values():
-                if each.refused is not None:
-                    self._keep(batch, each)
-        for form, (_, from_) in batch.mirror.items():
-            there[OTHER[primary]].setdefault(form, from_)
-        now = {
-            primary: {form: each.now for form, each in batch.led.items()},
-            OTHER[primary]: {
-                form: Keys.of((each.key for each in batch.now[form]), batch.waiting[form])
-                for form in batch.mirror
-            },
-        }
-        self._put(primary, batch, there, now)
-
-    def _keep(self, batch: Batch, each: Led) -> None:
-        """Go on noting where a key led before."""
-        for form, key in each.before.forms.items():
-            if form not in each.now.forms:
-                each.now.forms[form] = key
-                batch.now[form].append(each)
-
-    def _put(
-        self,
-        primary: str,
-        batch: Batch,
-        there: dict[str, dict[bytes, Keys]],
-        new: dict[str, dict[bytes, Keys]],
-    ) -> None:
-        keys = {
-            primary: {form: each.key for form, each in batch.led.items()},
-            OTHER[primary]: {form: key for form, (key, _) in batch.mirror.items()},
-        }
-        changed = {
-            side: {
-                form: (keys[side][form], wanted.values)
-                for form, wanted in by_form.items()
-                if wanted.forms.keys() != there[side][form].forms.keys()
-            }
-            for side, by_form in new.items()
-        }
-        if any(changed.values()):
-            self.locator.put(changed)
-
-
-__all__ = ["Batch", "Keys", "Led", "Made", "Relocator"]
+__all__ = ["Relocator"]

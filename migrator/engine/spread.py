@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from migrator.engine.gather import Gatherer
+from migrator.engine.led import Batch, Led, Made
 from migrator.engine.reconcile import Reconciler
-from migrator.engine.relocate import Batch, Led, Made, Relocator
+from migrator.engine.relocate import Relocator
 from migrator.engine.work import Scene
 from migrator.errors import DoesNotFit, Terminal
 from migrator.model.block import Block, join
@@ -49,13 +50,12 @@ class Spreader(Relocator):
 
     def _want(
         self,
-        primary: str,
         batch: Batch,
         made: Made,
         fresh: set[bytes],
     ) -> dict[bytes, Block | None]:
-        if primary == "source":
-            return super()._want(primary, batch, made, fresh)
+        if batch.primary == "source":
+            return super()._want(batch, made, fresh)
         want: dict[bytes, Block | None] = {}
         for form in batch.mirror:
             try:
@@ -110,14 +110,14 @@ class Spreader(Relocator):
             told = f"{self.route.source_name(key)} stays as it is: {what}"
             _first(free).refused = told, path
 
-    def _staying(self, primary: str, batch: Batch) -> set[bytes]:
-        if primary == "source":
-            return super()._staying(primary, batch)
+    def _staying(self, batch: Batch) -> set[bytes]:
+        if batch.primary == "source":
+            return super()._staying(batch)
         return batch.unmade | {form for form, (key, _) in batch.mirror.items() if key in self.aside}
 
-    def _unwritten(self, primary: str, batch: Batch, form: bytes, error: Terminal) -> list[Value]:
-        if primary == "source":
-            return super()._unwritten(primary, batch, form, error)
+    def _unwritten(self, batch: Batch, form: bytes, error: Terminal) -> list[Value]:
+        if batch.primary == "source":
+            return super()._unwritten(batch, form, error)
         self._stays(batch, form, error)
         return []
 

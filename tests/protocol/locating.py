@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from migrator.engine.intent import Intent
 from migrator.engine.locator import Locator
-from migrator.engine.relocate import Relocator
 
 Patch = pytest.MonkeyPatch
 
@@ -17,13 +17,14 @@ def unknown(patch: Patch) -> None:
 
 def noted_late(patch: Patch) -> None:
     """The locator is written behind the mirror."""
-    intend, clear = Relocator._intend, Relocator._clear
-    patch.setattr(Relocator, "_intend", lambda self, primary, batch: {})
-    patch.setattr(
-        Relocator,
-        "_clear",
-        lambda self, primary, batch, _: clear(self, primary, batch, intend(self, primary, batch)),
-    )
+    note, clear = Intent.note, Intent.clear
+
+    def late(self: Intent) -> None:
+        note(self)
+        clear(self)
+
+    patch.setattr(Intent, "note", lambda self: None)
+    patch.setattr(Intent, "clear", late)
 
 
 def alone(patch: Patch) -> None:

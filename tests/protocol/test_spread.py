@@ -13,6 +13,7 @@ from typing import cast
 import pytest
 
 from migrator.engine import mirror
+from migrator.engine.intent import Intent
 from migrator.engine.spread import Spreader
 from migrator.errors import DoesNotFit
 from migrator.model.block import Block
@@ -348,7 +349,7 @@ def _forgotten(patch: Patch) -> None:
         batch.now[form] = now
 
     patch.setattr(Spreader, "_stays", told)
-    patch.setattr(Spreader, "_keep", lambda self, batch, each: None)
+    patch.setattr(Intent, "_keep", lambda self, each: None)
 
 
 def _left(schedule: SpreadSchedule, world: SpreadWorld, patch: Patch) -> None:
