@@ -24,6 +24,8 @@ from migrator.route import NOT_MADE, Route, Unread, read_each
 
 # Of a key that is written all the while.
 RECHECKS = 100
+# At one recheck, at a key that was written since the one before.
+LOOKS = 4
 
 
 def compare(walk: Pass, pairs: list[Pair], done: dict[str, int]) -> None:
@@ -91,29 +93,68 @@ def _again(walk: Pass, ids: list[Value]) -> list[Pair]:
 
         return rechecked(walk.route, ids, look, walk.scene.settle, RECHECKS)
     found: list[Pair] = []
-    moving: list[Pair] = []
+    left: list[Pair] = []
     for _ in range(RECHECKS if walk.scene.settle else 1):
-        before = {encode(source.id): source for source, _, _ in moving}
+        before = {encode(source.id): source for source, _, _ in left}
         if walk.scene.settle:
             walk.scene.settle()
-        read = [b for b in read_each(walk.source, ids, walk.scene.retry) if b is not None]
-        pairs = paired(walk, read)
-        # A block is decided as a whole, with all that are made of it.
-        unlike = {
-            encode(s.id): s
-            for s, new, old in pairs
-            if old is None or not as_expected(new, old, walk.route.ending)
-        }
-        undecided = {
-            form for form, source in unlike.items()
-            if (last := before.get(form)) is None or not same_block(last, source)
-        }  # fmt: skip
-        moving = [pair for pair in pairs if encode(pair[0].id) in undecided]
-        found += [pair for pair in pairs if encode(pair[0].id) not in undecided]
-        ids = [unlike[form].id for form in undecided]
+        decided, left = _looked_at(walk, ids, before)
+        found += decided
+        ids = list({encode(source.id): source.id for source, _, _ in left}.values())
         if not ids:
             break
-    return found + moving
+    return found + left
+
+
+def _looked_at(
+    walk: Pass, ids: list[Value], before: dict[bytes, Block]
+) -> tuple[list[Pair], list[Pair]]:
+    """Both sides of some keys, settled just now: what is decided by that, and what is not.
+
+    A key that was written since it was looked at ``before`` is decided where the mirror holds, at
+    any look, what the source held at any: of one that is written more often than both can be read
+    no two looks at once agree. A block is decided as a whole, with all that are made of it.
+    """
+    found: list[Pair] = []
+    unlike: dict[bytes, list[Pair]] = {}
+    seen: dict[bytes, list[list[Pair]]] = {}
+    written: set[bytes] = set()
+    for _ in range(LOOKS if before else 1):
+        read = [b for b in read_each(walk.source, ids, walk.scene.retry) if b is not None]
+        looked: dict[bytes, list[Pair]] = {}
+        for pair in paired(walk, read):
+            looked.setdefault(encode(pair[0].id), []).append(pair)
+        unlike = {}
+        for form, pairs in looked.items():
+            looks = seen.setdefault(form, [])
+            looks.append(pairs)
+            if (last := before.get(form)) is None or not same_block(last, pairs[0][0]):
+                written.add(form)
+            if (equal := _met(walk, looks)) is not None:
+                found += equal
+            else:
+                unlike[form] = pairs
+        ids = [pairs[0][0].id for pairs in unlike.values()]
+        if not ids:
+            break
+    for form in unlike.keys() - written:
+        found += unlike.pop(form)
+    return found, [pair for pairs in unlike.values() for pair in pairs]
+
+
+def _met(walk: Pass, looks: list[list[Pair]]) -> list[Pair] | None:
+    """What the source held at the last look and the mirror at any, or the other way around, where
+    both are equal; None where they never were."""
+    *others, last = looks
+    tries = [(last, last), *((last, other) for other in others), *((o, last) for o in others)]
+    for wanted, held in tries:
+        there = {encode(new.id): old for _, new, old in held}
+        met = [(source, new, there.get(encode(new.id))) for source, new, _ in wanted]
+        if len(wanted) == len(held) and all(
+            old is not None and as_expected(new, old, walk.route.ending) for _, new, old in met
+        ):
+            return met
+    return None
 
 
 def paired(walk: Pass, blocks: list[Block]) -> list[Pair]:
@@ -203,6 +244,6 @@ def paths_between(route: Route, new: Block, old: Block) -> list[str]:
 
 
 __all__ = [
-    "RECHECKS", "as_expected", "compare", "expected", "paired", "paths_between", "read_mirror",
-    "unknown",
+    "LOOKS", "RECHECKS", "as_expected", "compare", "expected", "paired", "paths_between",
+    "read_mirror", "unknown",
 ]  # fmt: skip

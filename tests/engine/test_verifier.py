@@ -16,7 +16,8 @@ import pytest
 
 from migrator import commands
 from migrator.commands.applying import under_lease
-from migrator.engine import points, verify
+from migrator.engine import pairs, points, verify
+from migrator.engine.verification import Pass
 from migrator.errors import Mismatch
 from migrator.model import value as v
 from migrator.model.block import Address, Block
@@ -175,6 +176,57 @@ def test_what_goes_while_it_is_looked_at_again_is_looked_for_in_the_mirror(
     found = compared_live(arrived, deletes)
 
     assert (found.differ, found.missing, found.extra) == (0, 0, 1)
+    assert found.told[0].key == "Game:double"
+
+
+class Busy:
+    """A game that is written whenever either side was read; its mirror follows, or lags by one
+    write, or by none that it ever catches up with."""
+
+    def __init__(self, project: commands.Project, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._project, self._number = project, 1.0
+        self.follows: Callable[[float], float] = lambda number: number
+        read_mirror = pairs.read_mirror
+
+        def read(walk: Pass, blocks: list[Block]) -> list[Block | None]:
+            self.write()
+            return read_mirror(walk, blocks)
+
+        monkeypatch.setattr(pairs, "read_mirror", read)
+
+    def write(self) -> None:
+        self._number += 1
+        record = game(1)
+        record["rounds"][1]["spell"] = {"cast": [self._number]}  # type: ignore[index]
+        fill(source(self._project), [("double", record)])
+        overwrite(self._project, "double", self.follows(self._number))
+
+
+@pytest.mark.parametrize("lag", [0, 2], ids=["ahead of the look", "behind it"])
+def test_a_key_that_is_written_between_every_two_reads_is_equal(
+    arrived: commands.Project, monkeypatch: pytest.MonkeyPatch, lag: int
+) -> None:
+    busy = Busy(arrived, monkeypatch)
+    busy.follows = lambda number: number - lag
+    monkeypatch.setattr(pairs, "RECHECKS", 3)
+
+    found = compared_live(arrived)
+
+    assert (found.equal, found.differ, found.missing, found.extra) == (len(KINDS), 0, 0, 0)
+    assert found.rechecked
+
+
+def test_a_key_that_is_written_all_the_while_and_not_mirrored_differs(
+    arrived: commands.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = Busy(arrived, monkeypatch)
+    # What it lags by are writes from before both sides were settled.
+    busy.follows = lambda number: number - pairs.LOOKS - 1
+    monkeypatch.setattr(pairs, "RECHECKS", 3)
+
+    found = compared_live(arrived)
+
+    assert (found.equal, found.differ) == (len(KINDS) - 1, 1)
     assert found.told[0].key == "Game:double"
 
 
