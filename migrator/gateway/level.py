@@ -72,7 +72,7 @@ def is_level(sides: Sides, id: Value, before: Before) -> bool:
     left = {encode(old): old for old in (before.led if before.side == side else ())}
     for led in now:
         left.pop(encode(led), None)
-        there = _living(retry(sides.mirror.read, [led])[0])
+        (there,) = retry(sides.mirror.read, [led])
         if held is None or there is None or not _same(sides, held, there):
             return False
     # Where it lay before another aggregate may lie by now.

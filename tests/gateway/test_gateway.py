@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,24 @@ def games(tmp_path: Path) -> Iterator[Gateway]:
     with commands.Project(config, "test") as project:
         project.stores.get("old").collection("Game", SOURCE).create()
     with opened(config, LASTING) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def amending(tmp_path: Path) -> Iterator[Gateway]:
+    """On a store that changes fields where they lie."""
+    config = make_project(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "old.db")) as plain:
+        plain.execute("CREATE TABLE games (id text PRIMARY KEY, n int, done int)")
+        plain.execute("CREATE TABLE rounds (game text REFERENCES games, at int, move text)")
+    config.write_text(config.read_text().replace("embedded:///old.db", "sqlite:///old.db"))
+    (script,) = (tmp_path / "migrations").glob("*.py")
+    rounds = 'tables("rounds", order_by="at", columns={"at": "INTEGER POSITION"}, value="move")'
+    place = f'At("old", tables("games", nulls="absent", rounds={rounds}))'
+    made = script.read_text().replace("import At", "import tables, At", 1)
+    script.write_text(made.replace('At("old", "games")', place))
+    with opened(config, LASTING) as gateway:
+        assert gateway._here.sides(gateway._here.follower.standing).amending
         yield gateway
 
 
@@ -96,6 +116,20 @@ def test_update_and_append(games: Gateway) -> None:
     assert found.version == after.version
 
 
+def test_what_a_change_where_it_lies_does_not_do_is_done_all_the_same(amending: Gateway) -> None:
+    first = amending.put("1", {"id": "1", "n": 1, "done": 0, "rounds": ["a"]})
+    second = amending.update("1", {"n": 2}, remove=["done"])
+    assert second.value == {"id": "1", "n": 2, "rounds": ["a"]}
+    for write in (
+        lambda: amending.update("1", {"n": 3}, expected=first.version),
+        lambda: amending.append("1", "rounds", "b", expected=first.version),
+    ):
+        with pytest.raises(Conflict, match="nothing was written"):
+            write()
+    assert amending.get("1") == second
+    assert amending.append("1", "rounds", "b").value["rounds"] == ["a", "b"]
+
+
 def test_conditions(games: Gateway) -> None:
     first = games.put("1", game(1), expected=None)
     with pytest.raises(Conflict, match="none was expected"):
@@ -106,9 +140,12 @@ def test_conditions(games: Gateway) -> None:
         lambda: games.update("1", {"n": 2}, expected=first.version),
         lambda: games.append("1", "rounds", 1, expected=first.version),
         lambda: games.delete("1", expected=first.version),
+        lambda: games.put("2", game(2), expected=first.version),
+        lambda: games.delete("2", expected=first.version),
     ):
         with pytest.raises(Conflict, match="nothing was written"):
             write()
+    assert games.get("2") is None
     found = games.get("1")
     assert found is not None
     assert found.version == second.version

@@ -38,6 +38,7 @@ from tests.gateway.kit import (
     until,
 )
 from tests.gateway.writers import Writer, is_free
+from tests.system.servers import MakeDatabase
 
 
 @pytest.fixture
@@ -349,6 +350,34 @@ def test_a_forked_child_has_a_lease_of_its_own(config: Path, owner: Owner) -> No
         assert lease.instance == follower.instance
     assert owner.gateways.leases(["Game"]) == []
     assert side(config, "source") == {"parent": {"again": True}, "child": {}}
+
+
+def test_a_forked_child_ends_no_session_of_its_parent(
+    tmp_path: Path, database_url: MakeDatabase
+) -> None:
+    config = make_project(tmp_path)
+    control_on(config, database_url)
+    with opened(config, LASTING) as games:
+
+        def sessions() -> set[int]:
+            query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+            with games._here.control.transaction() as c:
+                return set(c.exec_driver_sql(query).scalars())
+
+        before = sessions()
+        for calls in (False, True):
+            pid = os.fork()
+            if pid == 0:
+                code = 1
+                try:
+                    if calls:
+                        assert sessions() > before
+                    games.close()
+                    code = 0
+                finally:
+                    os._exit(code)
+            assert waited(pid) == 0
+        assert sessions() >= before
 
 
 def test_a_move_at_rest_stops_writes_until_it_is_cut_over(config: Path) -> None:

@@ -37,8 +37,9 @@ def owner(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Owner]:
 
 @pytest.fixture
 def games(owner: Owner) -> Iterator[Gateway]:
-    shape = {"revision": "0001", "shape": "source"} if owner.route.changes_key else {}
-    with Gateway.open("Game", owner.config, "test", terms=TERMS, **shape) as games:
+    with Gateway.open(
+        "Game", owner.config, "test", revision="0001", shape="source", terms=TERMS
+    ) as games:
         yield games
 
 
@@ -67,6 +68,12 @@ def test_where_keys_stay_the_mirror_holds_the_same_or_nothing_as_the_primary_doe
     assert not level(owner, games, {"1": A}, {"1": B})
     assert level(owner, games, {"1": A}, {}, ended="1")
     assert level(owner, games, {}, {"1": A}, ended="1")
+
+
+@pytest.mark.parametrize("owner", ["Convert('place', Integer)"], indirect=True)
+def test_what_the_mirror_can_not_hold_is_not_held_by_it(owner: Owner, games: Gateway) -> None:
+    assert level(owner, games, {"1": game("7")}, {"1": {**A, "place": 7}})
+    assert not level(owner, games, {"1": A}, {"1": A})
 
 
 @pytest.mark.parametrize("owner", [BY_PLACE], indirect=True)

@@ -218,6 +218,33 @@ def test_what_was_written_before_the_share_grew_is_read_back(games: Games) -> No
     assert games.get("1", "served") == -2
 
 
+@pytest.mark.parametrize("call", ["read", "read_entries"])
+def test_what_is_given_while_the_share_begins_is_not_taken_back(
+    games: Games, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    here = games.gateway._here
+    primary = here.sides(here.follower.standing).primary
+    read = getattr(primary, call)
+
+    def begins(*asked: object) -> object:
+        monkeypatch.setattr(primary, call, read)
+        games.share(1.0)
+        games.moved.put("source", "1", 100)
+        return read(*asked)
+
+    monkeypatch.setattr(primary, call, begins)
+    if call == "read":
+        found = games.gateway.get("1")
+        assert found is not None
+        assert found.value["n"] == 100
+    else:
+        assert games.gateway.get_entries("1", ["n"]) == {"n": 100}
+    assert games.get("1", "written") == 100
+    games.know()
+    games.know()
+    assert games.get("1", "served") == -2
+
+
 def test_more_writes_than_are_remembered_are_all_read_back(
     games: Games, monkeypatch: pytest.MonkeyPatch
 ) -> None:
