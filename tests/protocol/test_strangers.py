@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import pytest
 
-from migrator.engine import written
-from migrator.errors import Transient
+from migrator.engine import overhearing, written
+from migrator.errors import Transient, Waiting
 from migrator.model.block import Block
 from migrator.model.phase import Phase
 from tests.protocol.plants import ends_equal
@@ -305,6 +305,91 @@ def test_a_mirror_that_somebody_else_emptied_is_filled_again(schedule: Schedule)
     assert set(schedule.strangers()) <= {f"Game:{KEY}"}  # whose touch was behind the last look
 
 
+def _turns(schedule: Schedule, steps: dict[int, Callable[[], object]]) -> None:
+    """One process, and what happens before some of its turns."""
+    turns = iter(range(80))
+
+    def looks() -> bool:
+        steps.get(turn := next(turns), lambda: None)()
+        return turn == 79
+
+    schedule.work(looks)
+
+
+def test_what_is_suspected_is_told_by_a_successor(schedule: Schedule) -> None:
+    world = schedule.world
+
+    # The owner does not know what it has written there before, and waits for its marker.
+    world.script["marked"] = lambda: world.script.update(poll=world.kill)
+    world.foreign("target", KEY)
+    ends_equal(schedule)
+
+    assert not world.script, "it did not come so far"
+    assert schedule.strangers() == [f"Game:{KEY}"]
+
+
+def test_foreign_writes_are_met_however_many_came_before(
+    schedule: Schedule, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(overhearing, "MOST", 1)
+    world = schedule.world
+
+    _turns(schedule, {10: lambda: world.foreign("target", "0"),
+                      40: lambda: world.foreign("target", "1")})  # fmt: skip
+
+    assert schedule.strangers() == ["Game:0", "Game:1"]
+
+
+def test_what_is_suspected_and_a_touch_explains_is_no_foreign_write(schedule: Schedule) -> None:
+    world = schedule.world
+
+    def dies() -> None:
+        world.put(KEY)
+        world.kill()
+
+    # What a successor meets in the mirror's feed is older than what the primary holds.
+    world.put(KEY)
+    world.script["mirror.applied"] = dies
+    ends_equal(schedule)
+
+    assert "a successor starts" in world.told
+    assert schedule.strangers() == []
+
+
+def test_what_is_suspected_keeps_nothing_back_where_its_marker_is_lost(schedule: Schedule) -> None:
+    world = schedule.world
+    world.script["marked"] = world.servers["source"].lose_feed
+
+    _turns(schedule, {5: lambda: world.foreign("target", KEY),
+                      60: lambda: world.foreign("target", "1")})  # fmt: skip
+
+    assert not world.script, "it did not come so far"
+    equal(world)
+    assert "Game:1" in schedule.strangers()
+
+
+@pytest.mark.parametrize("told", [[], ["Game:1"]])
+def test_nothing_more_is_told_once_a_fence_may_be_down(schedule: Schedule, told: list[str]) -> None:
+    world, checked = schedule.world, list[str]()
+    (lane,) = schedule._process().lanes
+    for side in ("source", "target"):
+        lane.attach(side)
+    for key in "12":  # both are met before the marker of the first is
+        world.foreign("target", key)
+        lane.overhear("source")
+
+    def check() -> None:
+        if checked == told:
+            raise Waiting("it took too long")
+        checked.extend(told)
+
+    with pytest.raises(Waiting):
+        lane.drained("source", check)
+
+    assert schedule.strangers() == told
+    assert world.held("target")["2"] < 0
+
+
 # ---------------------------------------------------------------------- feeds that were lost
 
 
@@ -404,16 +489,7 @@ def test_a_foreign_delete_is_told_again_once_all_was_looked_at_behind_a_lost_fee
         world.script["mirror.touched"] = lambda: gone(target)
         world.put(KEY)
 
-    steps: dict[int, Callable[[], object]] = {
-        5: lambda: world.put(KEY), 15: target.lose_feed, 45: deletes,
-    }  # fmt: skip
-    turns = iter(range(80))
-
-    def looks() -> bool:
-        steps.get(turn := next(turns), lambda: None)()
-        return turn == 79
-
-    schedule.work(looks)
+    _turns(schedule, {5: lambda: world.put(KEY), 15: target.lose_feed, 45: deletes})
 
     assert schedule.strangers() == [f"Game:{KEY}"]
     ends_equal(schedule)
