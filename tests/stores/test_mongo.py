@@ -45,6 +45,7 @@ from tests.conftest import tidy
 DATABASE = f"migrator_test_mongo_{os.getpid()}"
 EXAMPLES = Path(__file__).parents[3] / "shared" / "data" / "noam-examples.json"
 ROUNDS = ["/Game/*/rounds[*]", "/Game/*"]
+ETF = representation("Game", ["/Game/*/*"])
 
 
 @pytest.fixture(scope="module")
@@ -224,6 +225,19 @@ def test_c02_what_replaces_another_is_sent_whatever_its_dates(store: MongoStore)
         else:
             assert equal(one(games, 0).entries, far[0].entries)
             games.write(before)
+
+
+@pytest.mark.parametrize("layout", ["document", "flat"])
+def test_a_patch_leaves_no_tag_of_what_it_removes(
+    store: MongoStore, plain: Any, layout: str
+) -> None:
+    """It would be taken for that of what an application puts there."""
+    name = f"untagged_{layout}"
+    games = at(store, name, ["/Game/*/*"], layout)
+    games.write([cut(Aggregate("k", {"day": dt.date(2024, 2, 29), "n": 1}), ETF)])
+    games.patch([Patch("k", {}, ("day",))])
+    plain[name].update_one({"_id": "k"}, {"$set": {"day": "2024-02-29"}})
+    assert one(games, "k").entries == {"day": "2024-02-29", "n": 1}
 
 
 def test_c10_odd_names_are_kept_apart_and_come_back(store: MongoStore, plain: Any) -> None:

@@ -30,6 +30,7 @@ from migrator.stores.redis.findings import (
     of_target,
     without_field_deadlines,
 )
+from migrator.stores.redis.keyed import KeysForm
 from migrator.stores.redis.listing import Listing, Walker
 from migrator.stores.redis.store import RedisStore
 from migrator.stores.redis.wire import Unit
@@ -139,6 +140,26 @@ def test_keys_and_a_directory(cache: RedisStore, plain: redis.Redis) -> None:
     assert json.loads(second) == {"game": "Game:2611", "opponent": "Player:ann"}
     directory: Any = plain.hkeys("{Player:mary}")
     assert set(directory) == {entry.encode() for entry in entries}
+
+
+def test_no_entry_stays_behind_its_directory(
+    cache: RedisStore, plain: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    games = at(cache, "Game", "keys", "/Game/*/*")
+    put(games, "a", {"x": 1, "y": 2})
+    games.patch([Patch("a", {}, ("y",))])
+    assert set(plain.keys()) == {b"{Game:a}", b"{Game:a}:x"}
+    look = KeysForm._names_of
+
+    def looked(self: KeysForm, keys: Any) -> Any:
+        found = look(self, keys)
+        monkeypatch.undo()
+        games.patch([Patch("a", {"late": 1})])  # by somebody else, just behind
+        return found
+
+    monkeypatch.setattr(KeysForm, "_names_of", looked)
+    put(games, "a", {"x": 3})
+    assert set(plain.keys()) == {b"{Game:a}", b"{Game:a}:x"}
 
 
 def test_one_string(cache: RedisStore, plain: redis.Redis) -> None:

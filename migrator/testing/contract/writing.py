@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
+from uuid import UUID
+
 import pytest
 
 from migrator.errors import DoesNotFit, Terminal
 from migrator.model.block import Address, Block, Patch
 from migrator.model.canonical import encode
-from migrator.model.value import Kind, Value
+from migrator.model.value import Int64, Kind, Ref, Set, Value
 from migrator.ports import Capabilities, How
 from migrator.testing.contract.case import by_capability
 from migrator.testing.contract.harness import (
@@ -17,6 +21,7 @@ from migrator.testing.contract.harness import (
     assert_holds,
     assert_same,
     difference,
+    is_held,
     scan,
 )
 from migrator.testing.values import ODD_VALUES
@@ -36,6 +41,18 @@ FAR = (
     10**30,
 )
 LARGEST = 20_000_000
+# Values of one kind, and of another that may carry them.
+ALIKE: list[tuple[Value, Value]] = [
+    (Int64(5), 5),
+    (1.0, 1),
+    (Decimal("1.10"), "1.10"),
+    (Decimal("1.50"), Decimal("1.5")),
+    (dt.date(2024, 2, 29), "2024-02-29"),
+    (UUID(int=7), str(UUID(int=7))),
+    (Set([1, 2]), [1, 2]),
+    (Ref("Player", "ann"), "Player:ann"),
+    ("5", 5),
+]
 
 
 def nest(levels: int, inner: Value = "x") -> Value:
@@ -253,6 +270,26 @@ class PatchPromises(Harness):
             [Patch(b.id, *difference(a, b)) for a, b in zip(before, after, strict=True)]
         )
         assert_holds(cut_place.collection, after)
+
+    @pytest.mark.usefixtures("any_aggregate")
+    def test_patch_says_nothing_more_of_what_it_replaced(
+        self, make: Make, can: Capabilities
+    ) -> None:
+        """What stands aside of a value, such as its kind, is not taken for the next one's."""
+        place = make("ETF")
+        collection, key = place.collection, place.case.key(1)
+        pairs = [pair for pair in ALIKE if is_held(can, collection, pair[0])]
+        before, after = (
+            place.cut(key, {"id": key, **{f"v{i}": pair[side] for i, pair in enumerate(pairs)}})
+            for side in (0, 1)
+        )
+        values = {path: x for path, x in after.entries.items() if path.startswith("v")}
+        for gone in ((), tuple(values)):
+            collection.write([before])
+            collection.patch([Patch(key, {}, gone)])
+            for path, value in values.items():
+                collection.patch([Patch(key, {path: value})])
+            assert_holds(collection, [after])
 
     def test_patch_of_no_entry_changes_nothing(self, cut_place: Place) -> None:
         blocks = cut_place.blocks(2)
