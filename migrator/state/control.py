@@ -384,13 +384,16 @@ def compare_and_set(c: Connection, run: Run, **values: object) -> bool:
     """Change a run's row: a compare-and-set on all that tells who is the primary (R13); whether
     it was still as it stands here."""
     r = t.run.c
+    before = {"phase": run.phase.value, "primary_side": run.primary}
+    if any(values.get(name, was) != was for name, was in before.items()):
+        values["changed"] = time.time()
     changed = c.execute(
         t.run.update()
         .where(
             r.id == run.id, r.phase == run.phase.value, r.primary_side == run.primary,
             r.epoch == run.epoch, r.attempt == run.attempt, r.fence == run.fence,
         )
-        .values(**values, changed=time.time())
+        .values(**values)
     ).rowcount  # fmt: skip
     return changed == 1
 

@@ -159,6 +159,18 @@ def test_a_run_that_has_not_ended_is_the_one_that_is_meant_whatever_clocks_say(
         assert runs.run(gone.id).id == gone.id
 
 
+def test_a_swap_that_was_given_up_is_no_new_phase(config: Path) -> None:
+    with commands.Project(config, "test") as project:
+        source(project).create()
+        commands.apply(project, commands.plan(project, "0001", live=True), until=Phase.PREPARED)
+        run = project.control.run("0001")
+        state = LiveState(project.control, run.id)
+        state.release(state.lowering(state.undoing(state.raise_fence(state.arm(run)))))
+        again = project.control.run("0001")
+        assert again.attempt == run.attempt + 1
+        assert again.changed == run.changed
+
+
 def test_several_first_starts_at_once(config: Path) -> None:
     errors: list[BaseException] = []
 
