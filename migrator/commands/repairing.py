@@ -14,7 +14,7 @@ import structlog
 from migrator.commands.live import Owned, owning
 from migrator.commands.project import Project
 from migrator.commands.records import RunStatus, status
-from migrator.commands.started import claims, frozen_plan
+from migrator.commands.started import claims, frozen_plan, refuse_changed
 from migrator.engine.epochs import NOTED, Kept, expected, kept, write
 from migrator.engine.mirror import Mirror
 from migrator.engine.swap import REPAIRED, SwapTerms
@@ -138,6 +138,8 @@ class _Repair:
                 hint=f"go on with it:  migrator apply {self.revision}",
             )
         self.run = last if last is not None and not last.phase.ended else None
+        if self.run is not None:
+            refuse_changed(project, self.run)  # of other stores it would tell what is lost
         self.ended = {run.id for run in project.control.runs() if run.phase.ended}
         self.plan = None if self.run is None else frozen_plan(self.run)
         self.routes: Sequence[Route] = project.routes(self.revision, self.plan)

@@ -50,6 +50,19 @@ def test_repair_tells_who_says_what_and_changes_nothing(lost: Project) -> None:
     assert {side["epoch"]["number"] for side in told["sides"]} == {2}
 
 
+def test_repair_asks_no_other_stores_than_those_of_the_run(shop: Project) -> None:
+    shop.done("plan", "0001", "--live")
+    shop.done("apply", "plans/0001.dev.json", "--until", "prepared")
+    settings = shop.root / "migrator.toml"
+    right = settings.read_text()
+    settings.write_text(right.replace("docs.db", "other.db"))
+    refused = shop("repair", "0001")
+    assert refused.code == 3
+    assert "where its stores lie, is no longer what run" in refused.err
+    settings.write_text(right)
+    assert shop.done("repair", "0001").out.endswith("there is nothing to repair\n")
+
+
 def test_repair_asks_before_it_acts(lost: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = lost("repair", "0001", "--rebuild")
     assert refused.code == 64
