@@ -285,7 +285,8 @@ class Collection(Observer, Protocol):
         """The blocks of these keys, in their order; None where there is none."""
 
     def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
-        """Some entries of a block, those that exist; None where there is no such block."""
+        """Some entries of a block, those that exist; None where there is no such block, or it has
+        ended."""
 
     def sample(self, size: int) -> Page:
         """About ``size`` blocks from all over the collection, as the page of a range."""

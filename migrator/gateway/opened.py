@@ -130,13 +130,6 @@ class Sides:
             return False
         return self.route.translation.identity or self.shape == OTHER[self.primary_side]
 
-    @cached_property
-    def mirror_expires(self) -> bool:
-        """Whether what the mirror holds may have ended, and is not removed yet."""
-        route = self.route
-        store = route.target_store if self.primary_side == "source" else route.source_store
-        return store.capabilities.at(self.mirror.at.layout).expiry
-
     def seen(self, held: Block) -> Aggregate:
         """An aggregate of the primary in the application's shape. Raises CorruptBlock, DoesNotFit.
 

@@ -44,7 +44,7 @@ def get_entries(here: Opened, id: Value, paths: Sequence[str]) -> dict[str, Valu
         return None if found is None else _at(found.value, paths, where)
     given = None
     if shared is not None:
-        given = shared.ask(standing, sides, lambda _: _held_at(sides, id, paths, where))
+        given = shared.ask(standing, sides, lambda mirror: _held_at(mirror, id, paths, where))
     if given is None:
         wanted = list(dict.fromkeys(entries.values()))
         read = Retry(here.follower.terms.bound)(sides.primary.read_entries, id, wanted)
@@ -79,10 +79,11 @@ def _held(mirror: Collection, id: Value) -> Found | None:
     return Found(block.id, there.value, there.expires)
 
 
-def _held_at(sides: Sides, id: Value, paths: Sequence[str], where: str) -> dict[str, Value] | None:
+def _held_at(
+    mirror: Collection, id: Value, paths: Sequence[str], where: str
+) -> dict[str, Value] | None:
     """What lies at some access paths of an aggregate, as the mirror holds it."""
-    mirror = sides.mirror
-    entries = None if sides.mirror_expires else _entries(mirror, paths, where)
+    entries = _entries(mirror, paths, where)
     if entries is None:
         found = _held(mirror, id)
         return None if found is None else _at(found.value, paths, where)

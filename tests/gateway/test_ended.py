@@ -21,6 +21,7 @@ PLACES = {
     "sqlite": "At('old', {name!r}, {rules})",
     "mongodb": "At('old', {name!r}, {rules}, Layout('document', {{'expires': 'until'}}))",
     "dynamodb": "At('old', {name!r}, {rules}, item('id', expires='until'))",
+    "items": "At('old', {name!r}, {rules}, item_collection('GAME#{{id}}', expires='until'))",
 }
 
 
@@ -32,7 +33,7 @@ def games(
     match request.param:
         case "mongodb":
             url = database_url("mongodb")
-        case "dynamodb":
+        case "dynamodb" | "items":
             url = servers.dynamodb()
         case kind:
             url = f"{kind}:///old-{'sql' if kind == 'sqlite' else 'docs'}.db"

@@ -10,7 +10,7 @@ from typing import Any
 
 from migrator.errors import Refused, Terminal, Transient
 from migrator.exchange import Change
-from migrator.model.block import Address, Block, Patch
+from migrator.model.block import Address, Block, Patch, has_ended
 from migrator.model.move import At
 from migrator.model.rules import Entries
 from migrator.model.value import Value, show
@@ -300,7 +300,7 @@ class GatheredCollection(Live):
             (block,) = self.read([id])
         else:
             block = self._decoded(id, seen)
-        if block is None:
+        if block is None or has_ended(block.expires, time.time()):
             return None
         return {path: block.entries[path] for path in paths if path in block.entries}
 
