@@ -6,8 +6,8 @@ not lost, what differs and no touch explains is somebody else's, and told before
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from migrator.engine.overhearing import Overhearing
 from migrator.engine.positions import Positions, does_tell, may_be_theirs, scan_from_start
@@ -19,6 +19,17 @@ from migrator.model.value import Value
 from migrator.ports import Json
 from migrator.route import Route
 from migrator.state import quarantine_key
+
+
+@dataclass(frozen=True)
+class _Page:
+    """Keys of a side, where the re-scan stood before them, and how far it is behind them."""
+
+    stands: Json
+    scan: Mapping[str, Json]
+    side: str
+    keys: Sequence[Value]
+    position: Json
 
 
 class Rescan:
@@ -39,8 +50,9 @@ class Rescan:
         self._positions = positions
         self._overhearing = overhearing
         self._throttle = throttle
-        # Where it stood when the page that comes next was looked at.
-        self._looked: Json = None
+        # The page whose differences are told first. It is not listed again: what is undone
+        # meanwhile would make room there for keys that nobody has looked at.
+        self._looked: _Page | None = None
 
     @property
     def waits(self) -> bool:
@@ -54,24 +66,17 @@ class Rescan:
         scan = found.scan
         if not isinstance(scan, dict) or self.waits or not self._throttle.ready():
             return False
-        side = primary if scan["side"] == "primary" else OTHER[primary]
-        collection = self._route.side(side)
-        retry = self._scene.retry
-        if scan["range"] is None:
-            scan = {**scan, "range": retry(collection.split, 1)[0]}
-            if side == "source":
-                self._reconciler.aside.list_source()
-            elif side == primary:
-                self._reconciler.aside.list_target()
-        limit = self._throttle.limit(self._scene.planned(self._route).page)
-        keys, position = retry(collection.keys, scan["range"], scan["position"], limit)
-        if does_tell(scan) and self._finds(primary, keys, side, found.scan):
-            return False
-        self._reconciler.keys(primary, keys, side)
-        self._throttle.copied(len(keys))
-        following: Json = {**scan, "position": position}
-        if position is None:
-            if side == "source":
+        page = self._looked
+        if page is None or page.stands is not scan:
+            page = self._list(primary, scan)
+            if does_tell(scan) and self._finds(primary, page):
+                return False
+        self._looked = None
+        self._reconciler.keys(primary, page.keys, page.side)
+        self._throttle.copied(len(page.keys))
+        following: Json = {**page.scan, "position": page.position}
+        if page.position is None:
+            if page.side == "source":
                 self._reconciler.aside.listed_source()
             onward = scan["side"] == "primary"
             begins = scan_from_start("mirror", tells=does_tell(scan), theirs=may_be_theirs(scan))
@@ -83,22 +88,34 @@ class Rescan:
             self._ends(primary)
         return True
 
-    def _finds(self, primary: str, keys: Sequence[Value], side: str, stands: Json) -> bool:
+    def _list(self, primary: str, stands: Mapping[str, Json]) -> _Page:
+        """The page that comes next."""
+        side = primary if stands["side"] == "primary" else OTHER[primary]
+        collection, scan, retry = self._route.side(side), stands, self._scene.retry
+        if scan["range"] is None:
+            scan = {**scan, "range": retry(collection.split, 1)[0]}
+            if side == "source":
+                self._reconciler.aside.list_source()
+            elif side == primary:
+                self._reconciler.aside.list_target()
+        limit = self._throttle.limit(self._scene.planned(self._route).page)
+        keys, position = retry(collection.keys, scan["range"], scan["position"], limit)
+        return _Page(stands, scan, side, keys, position)
+
+    def _finds(self, primary: str, page: _Page) -> bool:
         """Whether a page has to wait for what differs there to be told.
 
         It is looked at once: under steady writes something always differs.
         """
-        if self._looked is stands:
-            return False
         known = self._reconciler.aside.quarantine_keys()
         found = [
             each
-            for each in self._reconciler.look(primary, [Touch(key) for key in keys], side)
+            for each in self._reconciler.look(primary, [Touch(k) for k in page.keys], page.side)
             if known.isdisjoint(map(quarantine_key, [each.key, *each.sources]))
         ]
         if found:
             self._overhearing.suspect(primary, found)
-        self._looked = stands  # not where its marker was refused: it would be undone untold
+            self._looked = page  # not where its marker was refused: it would be undone untold
         return bool(found)
 
     def _ends(self, primary: str) -> None:

@@ -480,6 +480,53 @@ def test_what_a_re_scan_finds_behind_a_flip_is_told_though_its_marker_is_refused
     assert schedule.strangers() == [f"Game:{KEY}"]
 
 
+def test_whose_a_difference_is_nobody_says_once_touches_of_the_application_were_lost(
+    schedule: Schedule,
+) -> None:
+    world, target = schedule.world, schedule.world.servers["target"]
+
+    def flipped() -> None:
+        world.foreign("target", "0")
+        target.lose_feed()
+
+    def released() -> None:
+        world.put("1")
+        world.delete("2")
+        target.lose_feed()
+        world.script["keys"] = loses_the_mirrors
+
+    def loses_the_mirrors() -> None:
+        world.servers["source"].lose_feed()
+        world.wait(1.0)  # so that it is looked at before the re-scan is done
+
+    world.script |= {"swap.flipped": flipped, "swap.released": released}
+    assert schedule.ask(Phase.CUT_OVER)
+    schedule.settle()
+
+    assert not world.script, "it did not come so far"
+    told = {
+        event: [cast("dict[str, Any]", each["detail"])["key"] for each in found]
+        for event in ("foreign write", "reconciled")
+        if (found := schedule.control.events(schedule.run, event))
+    }
+    assert told == {"reconciled": ["Game:0", "Game:1", "Game:2"]}
+
+
+def test_a_truncate_by_somebody_else_right_behind_a_flip_is_told(schedule: Schedule) -> None:
+    target = schedule.world.servers["target"]
+
+    def emptied() -> None:
+        target.blocks.clear()
+        target.log.append(Event(whole=True))
+
+    schedule.world.script["swap.flipped"] = emptied
+    assert schedule.ask(Phase.CUT_OVER)
+    schedule.settle()
+
+    assert schedule.world.held("source") == {}
+    assert schedule.strangers() == [f"Game:{key}" for key in KEYS]
+
+
 def test_a_foreign_delete_is_told_again_once_all_was_looked_at_behind_a_lost_feed(
     schedule: Schedule,
 ) -> None:
