@@ -15,7 +15,7 @@ from migrator.commands.live import Owned, owning
 from migrator.commands.project import Project
 from migrator.commands.records import RunStatus, status
 from migrator.commands.started import claims, frozen_plan, refuse_changed
-from migrator.engine.epochs import NOTED, Kept, expected, kept, write
+from migrator.engine.epochs import Kept, expected, kept, write
 from migrator.engine.mirror import Mirror
 from migrator.engine.swap import REPAIRED, SwapTerms
 from migrator.engine.work import Nobody, Scene
@@ -308,9 +308,8 @@ class _Repair:
             for lane in owner.lanes:
                 lane.attach(primary)
                 lane.scan()
-            for note in self.notes:
-                write(scene, note, "repair")
-            scene.control.record(scene.run.id, NOTED, kept=True)
+            for note in sorted(self.notes, key=lambda note: note.side != primary):
+                write(scene, note, "repair")  # its own first: a crash in between leaves no doubt
             terms[REPAIRED] = True
             scene.control.record(scene.run.id, "armed", to=primary, **terms)
             owner.requests.refuse(Refused("the run was repaired meanwhile", hint="ask again"))

@@ -109,8 +109,10 @@ def _next(known: Known | None, notes: Sequence[Noted], why: str) -> Verdict:
         return Verdict(State.UNCLEAR, f"{why}; each names another primary", "", number, attempt)
     (primary,) = primaries
     own = next((n.epoch for n in notes if n.side == primary and n.epoch is not None), None)
-    flipped = known is not None and known.number == top and known.fence == "flipped"
-    if own is None or own.number < top - flipped:
+    # Of a flip, and of a reign that a repair was stopped in making, the stores may not know yet.
+    new = known is not None and known.number == top and known.fence in ("flipped", "marked")
+    untold = new and all(n.epoch is None or n.epoch.number < top for n in notes)
+    if own is None or own.number < top - untold:
         # Its store may come from an older copy: then the mirror holds what it lacks.
         why += f"; the {primary} is the primary, and its own store says less"
         return Verdict(State.UNCLEAR, why, "", number, attempt)

@@ -296,6 +296,15 @@ def _given_up(
         joined(other)
 
 
+def test_a_swap_that_has_begun_is_not_given_up(shop: Project) -> None:
+    shop.done("plan", "0001", "--live", "-o", "live.json")
+    shop.done("apply", "live.json", "--until", "shadow_read")
+    with commands.Project(shop.root / "migrator.toml", "dev") as project:
+        run = project.control.run("0001")
+    assert patience.is_next(run)
+    assert not patience.is_next(replace(run, fence="armed"))
+
+
 def test_what_copies_is_not_given_up_where_it_waits_for_a_store(
     shop: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

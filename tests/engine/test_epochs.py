@@ -22,9 +22,10 @@ from migrator import commands
 from migrator.commands import SwapTerms, repairing
 from migrator.engine import points
 from migrator.engine.epochs import Epochs, Kept
-from migrator.errors import Interrupted, MigratorError, Refused, Transient, Waiting
+from migrator.errors import Interrupted, MigratorError, Refused, Terminal, Transient, Waiting
 from migrator.gateway import Gateway, Stopped
 from migrator.journal import Note, note_of
+from migrator.model.block import Block
 from migrator.model.epoch import from_text, to_text
 from migrator.model.phase import Phase
 from migrator.outbox import FileNote
@@ -33,7 +34,7 @@ from migrator.state import Lease, LiveState, Position
 from migrator.state.gateways import Gateways
 from tests.ending import PATIENCE, joined, waited
 from tests.engine.games import SETTINGS, contents, fill, game, make_project, source, target
-from tests.gateway.kit import HASTY, QUICK, until
+from tests.gateway.kit import HASTY, QUICK, unseen, until
 
 TERMS = SwapTerms(bound=60, lag=60)
 QUICKLY = "[env.test]\nrequest_life = 0.3\n"
@@ -461,13 +462,72 @@ def test_a_control_database_of_the_past_is_rebuilt_from_the_stores(live: Live) -
     with live.open() as project:
         kept = LiveState(project.control, project.control.run("0001").id)
         kept.keep(0, "target", Position({"outbox": "of the past", "seq": 1}))
+    with live.open() as project, unseen(live.config.with_name("new.db")):
+        target(project).write([Block("quiet", {"": {"id": "quiet"}})])
     rebuilt(live)
     assert live.run == ("target", 3, "")
     assert live.epochs == [(3, "target"), (3, "target")]
-    with live.open() as project:  # no feed is read on from where it was in the past
-        assert not project.control.events(project.control.run("0001").id, "feed lost")
+    with live.open() as project:
+        told = {event["event"] for event in commands.events(project, "0001")}
+    assert "feed lost" not in told  # none is read on from where it was in the past
+    assert "swapped" not in told
     assert_goes_on(live, "target")
-    assert "new" in live.sides()[0]
+    assert {"new", "quiet"} <= live.sides()[0]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_repair_changes_nothing_as_long_as_writes_of_before_may_come(live: Live) -> None:
+    backup = live.copy_control(live.config.with_name("backup.db"))
+    live.swap()
+    live.restore_control(backup)
+    stop, ended = threading.Event(), queue.SimpleQueue[MigratorError]()
+    with live.open() as project:
+        Gateways(project.control).enter("of before", "Game", 3_600.0)
+
+        def repairs() -> None:
+            try:
+                commands.repair(project, "0001", "rebuild", stop=stop)
+            except MigratorError as error:
+                ended.put(error)
+
+        thread = threading.Thread(target=repairs)
+        thread.start()
+        try:
+            until(lambda: live.run == ("target", 3, "marked"))
+        finally:
+            stop.set()
+            joined(thread)
+        assert isinstance(ended.get(), Interrupted)
+        assert live.epochs == [(2, "target"), (2, "target")]
+        Gateways(project.control).leave(["of before"])
+    rebuilt(live)
+    assert_goes_on(live, "target")
+
+
+def test_where_a_side_cant_be_asked_nothing_is_repaired(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def down(self: FileNote) -> str | None:
+        raise Terminal("no right to read it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileNote, "read", down)
+        with live.open() as project:
+            found = commands.inspect(project, "0001")
+            assert (found.state, found.choices) == ("not known", [])
+            assert {side.problem for side in found.sides} == {"no right to read it"}
+            for way in ("go-on", "rebuild", "forget"):
+                with pytest.raises(Refused, match="can't be asked: no right to read it"):
+                    commands.repair(project, "0001", way)  # type: ignore[arg-type]
+    assert live.epochs == [(1, "source"), (1, "source")]
+
+
+def test_of_a_move_at_rest_its_run_alone_says_who_is_the_primary(tmp_path: Path) -> None:
+    with commands.Project(make_project(tmp_path), "test") as project:
+        fill(source(project), [("1", game(1))])
+        commands.apply(project, commands.plan(project, "0001"), until=Phase.SHADOW_READ)
+        with pytest.raises(Refused, match="is moved at rest"):
+            commands.inspect(project, "0001")
 
 
 @pytest.mark.usefixtures("quick")
