@@ -186,6 +186,10 @@ def test_without_the_token_there_is_nothing(served: Served, token: str) -> None:
         ("update", {"id": "nobody", "set": {"a": 1}}, 422, "there is no such aggregate"),
         ("append", {"id": "nobody", "path": "a..b", "item": 1}, 422, "no access path"),
         ("burn", {"id": "1"}, 404, "there is no call burn"),
+        ("get", b'{"id": ' + b"[" * 250 + b"]" * 250 + b"}", 422, "nests deeper than 200"),
+        ("leases", {"seconds": 61}, 400, "seconds is a number, at most 60"),
+        ("leases", {"seconds": 0}, 400, "seconds is a number, at most 60"),
+        ("leases", {"seconds": True}, 400, "seconds is a number, at most 60"),
     ],
 )
 def test_what_is_no_call(served: Served, name: str, body: Any, status: int, told: str) -> None:
@@ -332,6 +336,18 @@ def test_a_lease_over_http_keeps_the_fence_waiting(served: Served, owner: Owner)
     ours = next(x for x in leases.leases(["Game"]) if x.instance != lease["lease"])
     assert served.ask("DELETE", f"{at}/leases/{ours.instance}")[0] == 404  # the service's own
     assert ours.instance in {x.instance for x in leases.leases(["Game"])}
+
+
+def test_a_lease_that_is_taken_while_a_swap_is_armed_is_short_at_once(
+    served: Served, owner: Owner
+) -> None:
+    owner.arm()
+    at, leases = "/v1/classes/Game/leases", Gateways(owner.control)
+    status, told, _ = served.ask("POST", at, {"seconds": 30})
+    assert (status, told["seconds"]) == (201, SHORT)
+    (lease,) = [x for x in leases.leases(["Game"]) if x.instance == told["lease"]]
+    assert is_armed(owner.run)(lease)
+    leases.leave([lease.instance])
 
 
 def test_a_lease_of_another_class_is_none_here(served: Served, owner: Owner) -> None:
