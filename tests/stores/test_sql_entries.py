@@ -202,6 +202,24 @@ def test_two_writers_of_one_block_never_mix_its_entries(games: Any) -> None:
     assert found.entries in (left.entries, right.entries)
 
 
+def test_writers_of_the_same_blocks_in_another_order_wait_for_each_other(games: Any) -> None:
+    """Where each held what the other wants next, the server would undo one of them."""
+    blocks = [Block(f"k{i:02}", {"": {"n": i}}) for i in range(40)]
+    games.write(blocks)
+    patches = [Patch(block.id, {"": {"n": 0}}) for block in blocks]
+
+    def change(number: int) -> None:
+        step = 1 if number % 2 else -1
+        if number % 4 < 2:
+            games.write(blocks[::step])
+        else:
+            games.patch(patches[::step])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(change, range(12)))
+    assert games.count() == len(blocks)
+
+
 def test_a_block_made_while_it_is_deleted_is_whole_or_gone(tmp_path: Path) -> None:
     base = Base("postgresql", tmp_path)
     games = base.store().collection("Game", At("shop", "games", ROUNDS))
