@@ -15,8 +15,9 @@ import pytest
 import structlog
 
 from migrator import commands, retry
-from migrator.errors import MigratorError, Refused, Terminal, Transient
+from migrator.errors import Failed, MigratorError, Refused, Terminal, Transient
 from migrator.gateway import Conflict, Gateway, Stopped, Terms
+from migrator.gateway.follower import Moved
 from migrator.model.block import Address, Block
 from migrator.model.value import Ref
 from tests.engine.games import SOURCE, game
@@ -239,6 +240,42 @@ def test_an_append_that_may_be_there_is_not_begun_anew(
     assert lost.value.unknown
     assert games.get("1").value == {"rounds": [1]}  # type: ignore[union-attr]
     renewed.cancel()
+
+
+def test_a_write_that_is_moved_again_and_again_ends_at_its_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_project(tmp_path)
+    with opened(config, replace(LASTING, bound=0.2)) as games:
+
+        def moves(_: object) -> int:
+            raise Moved
+
+        monkeypatch.setattr(games._here.follower, "check", moves)
+        with pytest.raises(Transient, match="it was not written within") as raised:
+            games.put("1", {"n": 1})
+        assert raised.value.unknown
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_change_that_others_always_overtake_is_unknown_where_an_answer_was_lost(
+    games: Gateway, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    games.put("1", {"n": 0})
+    primary: Any = games._here.sides(games._here.follower.standing).primary
+    answers = [lost]
+
+    def exchange(*_: object) -> bool:
+        if answers and answers.pop():
+            raise Transient("no answer in time", unknown=True)
+        return False
+
+    monkeypatch.setattr(primary, "exchange", exchange)
+    monkeypatch.setattr("migrator.gateway.exchanging._TRIES", 3)
+    told, unknown = (Transient, "is not known") if lost else (Failed, "others keep writing it")
+    with pytest.raises(told, match=unknown):
+        games.update("1", {"n": 1})
+    assert games.update("1", {"n": 0}).value == {"n": 0}  # what changes nothing is not sent
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["written over", "deleted"])

@@ -89,6 +89,15 @@ def test_both_shapes_on_both_sides(owner: Owner) -> None:
         assert old.get("2").value == {"firstName": "Ann", "lastName": "Lee", "n": 1}
 
 
+def test_a_put_keeps_what_its_shape_does_not_show(owner: Owner) -> None:
+    with speaking(owner, "source") as old, speaking(owner, "target") as new:
+        old.put("1", OLD)
+        new.put("1", {**NEW, "n": 2})
+        found = old.get("1")
+        assert found is not None
+        assert found.value == {**OLD, "n": 2}
+
+
 def test_a_read_waits_for_the_old_side_where_that_does_not_answer_for_now(
     owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
