@@ -433,6 +433,27 @@ def test_what_a_server_has_lost_of_the_mirrors_own_is_no_foreign_write(
     assert schedule.strangers() == ["Game:1"]
 
 
+def test_what_a_server_has_lost_and_a_re_scan_alone_meets_is_no_foreign_write(
+    schedule: Schedule,
+) -> None:
+    world, target = schedule.world, schedule.world.servers["target"]
+    before: dict[Any, Any] = {}
+
+    def again() -> None:
+        before.update(target.blocks)
+        world.put(KEY)
+
+    def restarts() -> None:
+        assert target.blocks[KEY] != before[KEY]
+        target.blocks[KEY] = before[KEY]
+        target.lose_feed()
+
+    _turns(schedule, {5: lambda: world.put(KEY), 20: again, 35: restarts})
+
+    equal(world)
+    assert schedule.strangers() == []
+
+
 def test_what_a_server_has_lost_by_the_time_of_a_successors_look_is_no_foreign_write(
     schedule: Schedule,
 ) -> None:
