@@ -198,3 +198,8 @@ def test_a_move_at_rest_has_no_mirror_to_ask(config: Path) -> None:
         commands.apply(project, commands.plan(project, "0001"), until=Phase.SHADOW_READ)
         with pytest.raises(Refused, match="there is no mirror that could reconcile"):
             commands.verify_run(project, "0001", mend=True)
+
+
+def test_what_is_in_quarantine_is_left_to_the_mirror_alone(live: commands.Project) -> None:
+    with pytest.raises(Refused, match="the mirror of a live move writes alone"):
+        commands.retry_quarantined(live, "0001")
