@@ -445,6 +445,23 @@ def assert_goes_on(live: Live, primary: str) -> None:
     assert live.sides() == [held | {"later"}] * 2
 
 
+def test_an_end_leaves_the_epoch_that_another_run_has_noted_meanwhile(live: Live) -> None:
+    (note, _) = live.notes()
+
+    def hook(point: str) -> None:
+        if point == "abort.dropped":
+            held = note.read()
+            assert held is not None
+            assert note.change(held, to_text(replace(from_text(held), run="another")))
+
+    points.hook = hook
+    with live.open() as project:
+        commands.abort(project, "0001", drop_target=True)
+    held = note.read()
+    assert held is not None
+    assert from_text(held).run == "another"
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_control_database_of_the_past_is_rebuilt_from_the_stores(live: Live) -> None:
     backup = live.copy_control(live.config.with_name("backup.db"))
