@@ -417,6 +417,21 @@ def test_the_fence_of_postgresql_makes_no_transaction_a_deadlock(
     store.close()
 
 
+def test_a_fence_of_postgresql_is_lowered_though_its_tables_are_dropped(
+    urls: dict[str, str], postgresql: Run
+) -> None:
+    store = sql.open_store(StoreSettings("store", urls["postgresql"]))
+    at = At("store", "ended", ["/Game/*"])
+    collection = store.collection("Game", at)
+    collection.create()
+    collection.fence("run").raise_("mark", 60)  # type: ignore[attr-defined]
+    collection.drop()
+    store.collection("Game", at).fence("run").lower()  # type: ignore[attr-defined]
+    left = "SELECT proname FROM pg_proc WHERE proname = 'run_fence'"
+    assert postgresql(left).fetchall() == []
+    store.close()
+
+
 def _until_somebody_waits(postgresql: Run) -> None:
     """Until one waits for a lock of another, on this server that nobody else uses."""
     end = time.monotonic() + 60

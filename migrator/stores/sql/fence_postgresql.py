@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from sqlalchemy.engine import Connection
 
+from migrator.errors import Refused, Terminal
 from migrator.stores.sql.errors import edge
 from migrator.stores.sql.journal_postgresql import Followed, one, places
 from migrator.stores.sql.locks_postgresql import at_once, lock, locked
@@ -92,8 +93,12 @@ class PostgresqlFence:
                 begun.rollback()
 
     def lower(self) -> None:
+        try:
+            there = self._tables
+        except (Refused, Terminal):
+            there = []  # dropped with their triggers, as by a finish
         with self.database.writing(self.where) as c:
             # Also where a table is gone; CASCADE, where one is no part of them any more, or has
             # another name by now: its trigger goes along.
-            triggers = [f'DROP TRIGGER IF EXISTS "{self.name}" ON {t}' for t in self._tables]
+            triggers = [f'DROP TRIGGER IF EXISTS "{self.name}" ON {t}' for t in there]
             at_once(c, *triggers, f'DROP FUNCTION IF EXISTS "{self.name}"() CASCADE')
