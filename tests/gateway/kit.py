@@ -110,3 +110,15 @@ def until(true: Callable[[], bool], seconds: float = PATIENCE) -> None:
 __all__ = [
     "HASTY", "LASTING", "QUICK", "Owner", "Run", "control_on", "make_project", "opened", "until",
 ]  # fmt: skip
+
+
+@contextmanager
+def owned(config: Path) -> Iterator[Owner]:
+    """The owner of a run of a project's first script, whose two sides are made."""
+    with commands.Project(config, "test") as project:
+        (route,) = project.routes("0001")
+        route.source.create()
+        owner = Owner(project)
+        route.target.create()
+        owner.route, owner.config = route, config
+        yield owner

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator import commands
 from migrator.gateway import Behind, Gateway
 from migrator.gateway.level import Before, before_write, is_level
 from migrator.model.block import Address, Aggregate, cut
 from migrator.model.value import Record
 from migrator.ports import Collection
-from tests.gateway.kit import LASTING, Owner
+from tests.gateway.kit import LASTING, Owner, owned
 from tests.gateway.test_rekeyed import BY_PLACE, game, make
 
 TERMS = replace(LASTING, bound=0.3)
@@ -25,13 +24,7 @@ OTHER = {**game("a"), "id": "2"}
 
 @pytest.fixture(params=[BY_PLACE, ""], ids=["by place", "keys stay"])
 def owner(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Owner]:
-    config = make(tmp_path, request.param)
-    with commands.Project(config, "test") as project:
-        (route,) = project.routes("0001")
-        route.source.create()
-        owner = Owner(project)
-        route.target.create()
-        owner.route, owner.config = route, config
+    with owned(make(tmp_path, request.param)) as owner:
         yield owner
 
 

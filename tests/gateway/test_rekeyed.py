@@ -22,7 +22,7 @@ from migrator.model.phase import Phase
 from migrator.model.value import Record
 from tests.ending import joined
 from tests.engine.games import SETTINGS
-from tests.gateway.kit import QUICK, Owner, until
+from tests.gateway.kit import QUICK, Owner, owned, until
 from tests.gateway.test_live import begin, held, mirroring, swapped
 from tests.gateway.test_serve import LISTEN, Served, at, end, start
 from tests.gateway.test_shape import cut_over, mirror, speaking
@@ -58,12 +58,7 @@ def config(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def owner(config: Path) -> Iterator[Owner]:
-    with commands.Project(config, "test") as project:
-        (route,) = project.routes("0001")
-        route.source.create()
-        owner = Owner(project)
-        route.target.create()
-        owner.route, owner.config = route, config
+    with owned(config) as owner:
         yield owner
 
 

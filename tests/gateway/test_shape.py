@@ -8,14 +8,13 @@ from typing import Literal
 
 import pytest
 
-from migrator import commands
 from migrator.errors import DoesNotFit, Refused, Transient
 from migrator.gateway import Gateway
 from migrator.model.block import Block
 from migrator.model.value import Value
 from migrator.state import MirrorReads
 from tests.engine.games import SETTINGS
-from tests.gateway.kit import QUICK, Owner, until
+from tests.gateway.kit import QUICK, Owner, owned, until
 
 SCRIPT = '''"""Another shape."""
 
@@ -43,13 +42,7 @@ def make_shaped(root: Path) -> Path:
 
 @pytest.fixture
 def owner(tmp_path: Path) -> Iterator[Owner]:
-    config = make_shaped(tmp_path)
-    with commands.Project(config, "test") as project:
-        (route,) = project.routes("0001")
-        route.source.create()
-        owner = Owner(project)
-        route.target.create()
-        owner.route, owner.config = route, config
+    with owned(make_shaped(tmp_path)) as owner:
         yield owner
 
 

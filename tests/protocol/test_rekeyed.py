@@ -238,15 +238,21 @@ def test_a_block_that_leads_back_to_the_key_of_another_closes_the_way_back(
     _ends_with(world, {"0": "10", "1": "11", "2": "12"})
 
 
-def test_a_block_whose_key_another_has_outlives_a_cut_over_that_left_it_out(
-    monkeypatch: Patch,
-) -> None:
-    schedule, world = level(monkeypatch)
+def _left_out(patch: Patch) -> tuple[RekeyedSchedule, RekeyedWorld]:
+    """A cut-over that left out a block whose key another one has."""
+    schedule, world = level(patch)
     world.put("1", to="10")
     schedule.settle()
     schedule.accepts = ["Game:1"]
     reach(schedule, Phase.CUT_OVER)
     schedule.settle()
+    return schedule, world
+
+
+def test_a_block_whose_key_another_has_outlives_a_cut_over_that_left_it_out(
+    monkeypatch: Patch,
+) -> None:
+    schedule, world = _left_out(monkeypatch)
 
     assert world.held("source") == world.history
 
@@ -267,12 +273,7 @@ def test_a_block_whose_key_another_has_outlives_a_cut_over_that_left_it_out(
 def test_what_replaced_a_block_left_out_goes_from_both_sides_though_its_owner_died(
     point: str, monkeypatch: Patch
 ) -> None:
-    schedule, world = level(monkeypatch)
-    world.put("1", to="10")
-    schedule.settle()
-    schedule.accepts = ["Game:1"]
-    reach(schedule, Phase.CUT_OVER)
-    schedule.settle()
+    schedule, world = _left_out(monkeypatch)
     target = world.servers["target"]
 
     def dies() -> None:
