@@ -426,6 +426,7 @@ def test_a_fence_of_postgresql_is_lowered_though_its_tables_are_dropped(
     collection.create()
     collection.fence("run").raise_("mark", 60)  # type: ignore[attr-defined]
     collection.drop()
+    store.collection("Game", at).journal("run").drop()  # type: ignore[attr-defined]
     store.collection("Game", at).fence("run").lower()  # type: ignore[attr-defined]
     left = "SELECT proname FROM pg_proc WHERE proname = 'run_fence'"
     assert postgresql(left).fetchall() == []

@@ -71,11 +71,13 @@ class PostgresqlJournal:
         return list(self.followed.root.walk())
 
     @contextmanager
-    def _session(self) -> Iterator[Connection]:
-        """A connection without a transaction: a slot can't be made in one that has written."""
+    def _session(self, *, dropped: bool = False) -> Iterator[Connection]:
+        """A connection without a transaction: a slot can't be made in one that has written.
+        ``dropped``: the tables may be gone, and are not asked for."""
         from migrator.stores.sql.errors import edge
 
-        _ = self._nodes
+        if not dropped:
+            _ = self._nodes
         with edge(self.where, writing=True), self.database.engine.connect() as connection:
             yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
@@ -141,7 +143,7 @@ class PostgresqlJournal:
         locked(self.database, self.where, list(before), "ACCESS EXCLUSIVE", publish)
 
     def drop(self) -> None:
-        with self._session() as c:
+        with self._session(dropped=True) as c:
             self._drop_slot(c)
             said = "SELECT obj_description(oid, 'pg_publication') FROM pg_publication"
             kept = json.loads(one(c, f"{said} WHERE pubname = :n", n=self.name) or "{}")
