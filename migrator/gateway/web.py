@@ -146,7 +146,8 @@ class _Service:
         lease, seconds = new_lease(cls), _seconds(body)
 
         def enter() -> Body:
-            self._leases.enter(lease, cls, seconds, away=True)
+            now = self._leases.standing(cls)
+            self._leases.enter(lease, cls, SHORT if now.fence else seconds, away=True)
             return self._granted(lease, cls, seconds)
 
         return _json(201, await run_in_threadpool(enter))

@@ -347,6 +347,7 @@ def test_a_lease_that_is_taken_while_a_swap_is_armed_is_short_at_once(
     assert (status, told["seconds"]) == (201, SHORT)
     (lease,) = [x for x in leases.leases(["Game"]) if x.instance == told["lease"]]
     assert is_armed(owner.run)(lease)
+    assert lease.lasts == SHORT  # a fence outwaits no more, where its holder dies
     leases.leave([lease.instance])
 
 
