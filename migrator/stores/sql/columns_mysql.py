@@ -33,7 +33,7 @@ from migrator.stores.sql.columns import (
     need_text,
     single,
 )
-from migrator.stores.sql.documents import encoder, read_column
+from migrator.stores.sql.documents import encoder, names_each_once, read_column, write_json
 from migrator.stores.sql.unfit import Unfit
 
 _SYSTEM = "mysql"
@@ -287,9 +287,11 @@ def _uuid(column: Column) -> Encode:
 
 
 def _json(column: Column) -> Encode:
-    """A type of its own on MySQL; on MariaDB a text that has to be valid to a function of it."""
-    own = column.type == "json"
-    return encoder(column.type, deepest=99 if own else 31, keeps=not own)
+    """A type of its own on MySQL; on MariaDB a text that has to be valid to a function of it, which
+    takes more than JSON (``1.``)."""
+    if column.type == "json":
+        return encoder("json", names_each_once, deepest=99)
+    return encoder(column.type, None, deepest=31)
 
 
 _ADDRESSES = ("inet4", "inet6")
@@ -345,7 +347,8 @@ def make(column: Column, declared: str | None) -> Codec:
         return _boolean(column)
     if said == "json" and base in _STRINGS:
         read = TEXTS["json"]
-        return Codec(column, _ENCODERS["json"](column), read, json=True, text=read)
+        # The server does not ask whether the text is JSON.
+        return Codec(column, write_json, read, json=True, text=read)
     if base not in _ENCODERS:
         return _other(column)
     ordered = base in (*_WIDTHS, "bigint", "date", "datetime", "timestamp", "year")

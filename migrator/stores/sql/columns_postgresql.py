@@ -33,7 +33,7 @@ from migrator.stores.sql.columns import (
     need_text,
     wide,
 )
-from migrator.stores.sql.documents import encoder, read_column
+from migrator.stores.sql.documents import encoder, is_json, names_each_once, read_column
 from migrator.stores.sql.unfit import Unfit
 
 _SYSTEM = "postgresql"
@@ -221,7 +221,7 @@ def _uuid(column: Column) -> Encode:
 
 
 def _json(column: Column) -> Encode:
-    return encoder(column.type, keeps=column.base == "json")
+    return encoder(column.type, is_json if column.base == "json" else names_each_once)
 
 
 def _enum(column: Column) -> Encode:

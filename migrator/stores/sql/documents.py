@@ -75,13 +75,16 @@ def write_json(value: Value) -> str:
     return "".join(out)
 
 
-def encoder(type_: str, deepest: int | None = None, *, keeps: bool) -> Callable[[Value], str]:
+def encoder(
+    type_: str, keeps: Callable[[bytes], bool] | None, deepest: int | None = None
+) -> Callable[[Value], str]:
     """What writes the documents of a column whose server takes nothing but JSON, of so many levels
-    at most; ``keeps``: as the text that it is given, and not by what it tells."""
+    at most; ``keeps``: whether it gives back a text that could not be read here, where not only
+    the server knows."""
 
     def encode(value: Value) -> str:
         if type(value) is v.Opaque and value.kind == "json":
-            if not keeps or not _is_json(value.data):
+            if keeps is not None and not keeps(value.data):
                 raise Unfit(f"{type_} would not give back this text")
         elif deepest is not None and _depth(value) > deepest:
             raise Unfit(f"{type_} holds {deepest} levels of lists and records")
@@ -90,9 +93,20 @@ def encoder(type_: str, deepest: int | None = None, *, keeps: bool) -> Callable[
     return encode
 
 
-def _is_json(data: bytes) -> bool:
+def is_json(data: bytes) -> bool:
+    """Whether a text is JSON, as which also long numbers and names that stand twice count."""
+    return _can_parse(data, dict)
+
+
+def names_each_once(data: bytes) -> bool:
+    """Whether a text is JSON whose names all stand once."""
+    return _can_parse(data, _once)
+
+
+def _can_parse(data: bytes, record: Callable[[list[tuple[str, Value]]], Value]) -> bool:
     try:
-        json.loads(data.decode(), parse_constant=_refuse)
+        # Python makes no numbers of more than a few thousand digits.
+        json.loads(data.decode(), parse_int=str, parse_constant=_refuse, object_pairs_hook=record)
     except ValueError:
         return False
     return True
