@@ -31,7 +31,7 @@ from migrator.ports import StoreSettings
 from migrator.stores import sql
 from migrator.stores.sql import journal_postgresql
 from migrator.stores.sql.journal_postgresql import PostgresqlJournal, widened
-from migrator.stores.sql.live_postgresql import OfTables
+from migrator.stores.sql.live_postgresql import OfEntries, OfTables
 from migrator.stores.sql.outbox_postgresql import OutboxJournal
 from migrator.stores.sql.stream_postgresql import Stream
 from migrator.stores.sql.tables import TablesCollection
@@ -430,6 +430,26 @@ def test_a_fence_of_postgresql_is_lowered_though_its_tables_are_dropped(
     store.collection("Game", at).fence("run").lower()  # type: ignore[attr-defined]
     left = "SELECT proname FROM pg_proc WHERE proname = 'run_fence'"
     assert postgresql(left).fetchall() == []
+    store.close()
+
+
+def test_an_outbox_of_postgresql_is_removed_though_its_tables_are_dropped(
+    urls: dict[str, str], postgresql: Run
+) -> None:
+    store = sql.open_store(StoreSettings("store", urls["postgresql"]))
+    for at in (At("store", "ended", ["/Game/*"]), _three_levels(postgresql)):
+        collection: Any = store.collection("Game", at)
+        if isinstance(collection, TablesCollection):
+            followed: Any = OfTables
+        else:
+            followed = OfEntries
+            collection.create()
+        OutboxJournal(followed(collection), "run").prepare()
+        collection.drop()
+        OutboxJournal(followed(store.collection("Game", at)), "run").drop()
+        left = "SELECT proname FROM pg_proc WHERE proname LIKE 'run_outbox%'"
+        assert postgresql(left).fetchall() == []
+        assert postgresql("SELECT to_regclass('run_outbox')").fetchall() == [(None,)]
     store.close()
 
 

@@ -7,17 +7,17 @@ which is written in the same transaction, and nothing after it (R16).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TypeAlias
 
 from sqlalchemy.engine import Connection
 
-from migrator.errors import Refused, Terminal
 from migrator.stores.sql.errors import edge
-from migrator.stores.sql.journal_postgresql import Followed, one, places
+from migrator.stores.sql.journal_postgresql import Followed, left, one, places
 from migrator.stores.sql.locks_postgresql import at_once, lock, locked
+from migrator.stores.sql.shape import Node
 
 # Every session of Migrator's has it (engine.py); an application has no reason to set it.
 WRITER = "migrator.writer"
@@ -38,9 +38,7 @@ class PostgresqlFence:
 
     @cached_property
     def _tables(self) -> list[str]:
-        """Parents first, as transactions mostly write them."""
-        nodes = self._followed.root.walk()
-        return list(dict.fromkeys(each for node in nodes for each in places(node)))
+        return _all(self._followed.root.walk())
 
     def raise_(self, mark: str, seconds: float) -> None:
         def fence(c: Connection) -> None:
@@ -93,12 +91,14 @@ class PostgresqlFence:
                 begun.rollback()
 
     def lower(self) -> None:
-        try:
-            there = self._tables
-        except (Refused, Terminal):
-            there = []  # dropped with their triggers, as by a finish
         with self.database.writing(self.where) as c:
             # Also where a table is gone; CASCADE, where one is no part of them any more, or has
             # another name by now: its trigger goes along.
+            there = _all(left(self._followed))
             triggers = [f'DROP TRIGGER IF EXISTS "{self.name}" ON {t}' for t in there]
             at_once(c, *triggers, f'DROP FUNCTION IF EXISTS "{self.name}"() CASCADE')
+
+
+def _all(nodes: Iterable[Node]) -> list[str]:
+    """These tables and their partitions; parents first, as transactions mostly write them."""
+    return list(dict.fromkeys(each for node in nodes for each in places(node)))

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from psycopg.conninfo import make_conninfo
 from sqlalchemy.engine import Connection
 
-from migrator.errors import FeedLost, Refused
+from migrator.errors import FeedLost, Refused, Terminal
 from migrator.journal import Kept, Touch, Touches
 from migrator.model.value import Value
 from migrator.ports import Json, StoreSettings
@@ -292,6 +292,15 @@ def widened(xid: int, near: int) -> int:
 
 def one(connection: Connection, statement: str, **values: Any) -> Any:
     return connection.execute(sa.text(statement), values).scalar()
+
+
+def left(followed: Followed) -> list[Node]:
+    """The tables that are followed; none where they were dropped, as by a finish. What was made on
+    them went along."""
+    try:
+        return list(followed.root.walk())
+    except (Refused, Terminal):
+        return []
 
 
 def quoted(node: Node) -> str:

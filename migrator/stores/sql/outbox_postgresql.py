@@ -24,6 +24,7 @@ from migrator.stores.sql.journal_postgresql import (
     Followed,
     ddl,
     lacking,
+    left,
     not_owned,
     one,
     places,
@@ -83,7 +84,7 @@ class OutboxJournal:
             for code, text in self._unfollowed(c) if made is None else ():
                 raise Refused(text, where=self.where, hint=HINTS[code])
         if made is None:
-            made = self._locked("SHARE ROW EXCLUSIVE", self._make)
+            made = self._locked("SHARE ROW EXCLUSIVE", self.nodes(), self._make)
         return {"outbox": made, "seen": "1:1:"}
 
     def _unfollowed(self, c: Connection) -> Iterator[tuple[str, str]]:
@@ -102,9 +103,9 @@ class OutboxJournal:
                 self._watch(c, number, node)
         return self.identity(c)
 
-    def _locked(self, mode: str, work: Callable[[Connection], T]) -> T:
-        """Do this while all of the tables that are still there are held."""
-        tables = [quoted(node) for node in self.nodes()]
+    def _locked(self, mode: str, nodes: Sequence[Node], work: Callable[[Connection], T]) -> T:
+        """Do this while all of these tables that are still there are held."""
+        tables = [quoted(node) for node in nodes]
         with self.database.reading(self.where) as c:
             there = [t for t in tables if one(c, "SELECT to_regclass(:t)", t=t) is not None]
         return locked(self.database, self.where, there, mode, work)
@@ -144,7 +145,7 @@ class OutboxJournal:
         return None if size is None else Kept(int(size))
 
     def drop(self) -> None:
-        self._locked("ACCESS EXCLUSIVE", self._remove)
+        self._locked("ACCESS EXCLUSIVE", left(self.followed), self._remove)
 
     def _remove(self, c: Connection) -> None:
         pattern = f"{self.name}_outbox_"
