@@ -239,8 +239,8 @@ BOUNDS: dict[str, list[tuple[str, list[Any], list[Any]]]] = {
     "mysql": [
         ("year", [0, 1901, 2155], [1, 50, 99, 100, 1900, 2156, True]),
         ("float", [3.4028235e38, 50331648.0], [50331650.0, 1.4012e-45, 3.5e38]),
-        ("float(7,2)", [1.23, -99999.99, 12345.67], [1.234, 123456.0, float("nan")]),
-        ("double(7,2)", [1.23, -99999.99, 0.07], [1.234, 123456.0, 99999.999, float("inf")]),
+        ("float(7,2)", [1.23, -99999.99, 12345.67, -0.15, -1.1], [1.234, 123456.0, float("nan")]),
+        ("double(7,2)", [1.23, -99999.99, 0.07, -0.15], [1.234, 123456.0, 99999.999, float("inf")]),
         ("json", [nested(31), nested(31, of=dict)], [nested(32), nested(32, of=dict)]),
         # What json_valid() takes for JSON is more than JSON, and stays as it is.
         ("json", [my("json", f'{{"a":1,"a":{more}}}') for more in ("2", "3.", "-", r'"\x"')], []),

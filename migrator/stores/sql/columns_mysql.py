@@ -104,10 +104,7 @@ def _unrounded(value: float, column: Column) -> float:
     if not column.args:
         return value
     precision, scale = column.args
-    whole = math.floor(value)
-    # As the server does.
-    rounded = whole + round((value - whole) * 10**scale) / 10**scale
-    if rounded != value or abs(value) > 10 ** (precision - scale) - 10**-scale:
+    if round(value, scale) != value or abs(value) > 10 ** (precision - scale) - 10**-scale:
         raise Unfit(f"{value!r} is not what {column.type} would give back")
     return value
 
