@@ -260,3 +260,14 @@ def test_options_that_do_not_go_together_are_refused(store: Store, plain: Any) -
     plain.execute(f"CREATE TABLE {name} (id text PRIMARY KEY, ends text)")
     with pytest.raises(Refused, match="is a column of the table, too"):
         place(store, name, key=None, columns=None).read(["x"])
+
+
+def test_no_entries_are_given_of_a_block_that_has_ended(
+    cells: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server keeps it for up to a second more, as it counts lives in seconds."""
+    ends = (int(time.time()) + DAY) * 1000
+    cells.write([block("1", ends, a="x", ends={})])
+    assert cells.read_entries("1", [""]) is not None
+    monkeypatch.setattr(time, "time", lambda: ends / 1000)
+    assert cells.read_entries("1", [""]) is None

@@ -29,7 +29,7 @@ from migrator.stores.cassandra.edge import NoColumn
 from migrator.stores.cassandra.live import Live
 from migrator.stores.cassandra.locator import Locator
 from migrator.stores.cassandra.ring import sample
-from migrator.stores.cassandra.seen import Pristine
+from migrator.stores.cassandra.seen import Pristine, ended
 from migrator.stores.cassandra.table_catalog import table_info, user_types
 from migrator.stores.cassandra.table_exchange import TableExchanger, why_not
 from migrator.stores.cassandra.table_partitions import Partitions
@@ -345,9 +345,10 @@ class TableCollection(Live, TableReading):
         return sample(self, size, 64)
 
     def read_entries(self, id: Value, paths: Sequence[str]) -> Entries | None:
-        """Some entries of a block, those that exist; None where there is no such block."""
+        """Some entries of a block, those that exist; None where there is no such block, or it has
+        ended."""
         (block,) = self.read([id])
-        if block is None:
+        if block is None or ended(block.expires):
             return None
         return {path: block.entries[path] for path in paths if path in block.entries}
 
