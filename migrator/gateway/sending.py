@@ -38,11 +38,13 @@ class Sending(Retry):
         self._noting = noting
         self._once = once
         self._doubtful = False
+        self._writing = False  # whether a try has come to the write itself, behind its bracket
         self.sent = False
 
     @property
     def doubtful(self) -> bool:
-        """Whether a request's outcome was unknown, though a later one may have been refused."""
+        """Whether a request's outcome was unknown, though a later one may have been refused. Those
+        of a bracket tell nothing of its write."""
         return self._doubtful
 
     def _may_send(self) -> None:
@@ -56,7 +58,7 @@ class Sending(Retry):
         super().note(error, wait)
 
     def _doubt(self) -> None:
-        self._doubtful = True
+        self._doubtful = self._doubtful or self._writing
         self._follower.doubt()
         if self._noting is not None:
             self._noting.doubt()
@@ -68,20 +70,21 @@ class Sending(Retry):
 
     def _try(self, write: Callable[[Sides], T], sides: Sides) -> T:
         lapses = self._follower.check(self._standing)
+        self._writing = False
         try:
             if self._noting is None:
-                self.sent = True
+                self.sent = self._writing = True
                 done = write(sides)
             else:
                 with self._noting:
-                    self.sent = True
+                    self.sent = self._writing = True
                     done = write(sides)
                     if not done:
                         self._noting.undone()
         except Transient as error:
             if error.unknown:
                 self._doubt()
-                error.given_up = error.given_up or self._once
+            error.given_up = error.given_up or (self._once and self._doubtful)
             raise
         if self._once and self._doubtful and done is None:
             lost = in_doubt(str(sides.primary.at))

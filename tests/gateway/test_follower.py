@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
@@ -704,3 +705,29 @@ def test_what_was_not_done_after_a_repetition_may_have_been_before_it(held: Held
     assert (lost.value.unknown, store.asked) == (True, 1)
     assert send(held, Store(overtaken)) is None
     assert send(held, Store(lambda: None), once=True) is None
+
+
+@pytest.mark.parametrize("opens", [fails, repeats])
+def test_a_bracket_that_had_no_answer_leaves_no_doubt_about_its_write(
+    held: Held, opens: Callable[[], object]
+) -> None:
+    """Nothing of the write itself was sent by then: what it is told is all that became of it."""
+    for told in ("done", None):
+        ways, store = Store(opens), Store(partial(str, told) if told else lambda: None)
+        bracket = Noting(Brackets(lambda ways=ways: ways(None)), "1", deleted=False)  # type: ignore[misc]
+        with held.writing() as standing:
+            sending = Sending(held.follows, standing, bracket, True, 60.0)
+            assert sending.send(store, cast("Any", Sides)) == told
+        assert not sending.doubtful
+
+
+def test_what_is_sent_once_is_not_sent_again_behind_a_repetition_that_failed(held: Held) -> None:
+    """What its store repeats by itself may have been carried out before (R12)."""
+
+    def moved_away() -> NoReturn:
+        raise Transient("its server is no master any more", stale=True)
+
+    store = Store(lambda: request(Store(fails, moved_away), None))
+    with pytest.raises(Transient) as lost:
+        send(held, store, once=True)
+    assert (lost.value.given_up, store.asked) == (True, 1)
