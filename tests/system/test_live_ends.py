@@ -1,0 +1,81 @@
+"""A live move that is finished with its source: that goes, with all that followed it there.
+
+What followed a source is removed after the source itself, so it has to be removed without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator import commands
+from migrator.commands import SwapTerms, Terms
+from migrator.engine import points
+from migrator.model.phase import Phase
+from tests.contract import servers
+from tests.system import kit
+from tests.system.kit import Place, Shop, Urls
+
+SWAP = SwapTerms(bound=60, lag=20, gateways=True)  # nobody writes
+
+
+# The emulator that other tests use has no streams.
+_PLACES = [replace(p, server="dynamodb") if p.server == "dynalite" else p for p in kit.PLACES]
+
+
+@pytest.fixture(params=_PLACES, ids=str)
+def place(request: pytest.FixtureRequest) -> Place:
+    found: Place = request.param
+    return found
+
+
+@pytest.fixture
+def shop(place: Place, tmp_path: Path, urls: Urls) -> Shop:
+    url = servers.dynamodb() if place.server == "dynamodb" else urls(place.server, place.store)
+    return Shop(tmp_path, {place.store: url, "end": "embedded:///end.db"})
+
+
+@pytest.fixture
+def project(place: Place, shop: Shop) -> Iterator[commands.Project]:
+    name = kit.fresh("ends")
+    rules = [] if place.whole else ["/Game/*"]
+    target = f"At('end', {name!r})"
+    shop.script(f"move = {kit.move('Game', place.script(name, rules), target)}")
+    with shop.open() as project:
+        (route,) = project.routes("0001")
+        kit.fill(route.source, [(n, {"key": n, "kind": "g", "n": i}) for i, n in enumerate("abc")])
+        yield project
+        kit.end(project)
+
+
+class _Stopped(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["at once", "in two lives"])
+def test_a_source_is_dropped_with_all_that_followed_it(
+    place: Place, shop: Shop, project: commands.Project, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    plan = commands.plan(project, "0001", live=True)
+    assert plan.errors == []
+    terms = Terms(accept=[finding.code for finding in plan.findings], swap=SWAP)
+    commands.apply(project, plan, until=Phase.SHADOW_READ, terms=terms)
+    commands.cutover(project, "0001", swap=SWAP)
+    if dies:
+
+        def stops(point: str) -> None:
+            if point == "finish.dropped":
+                raise _Stopped
+
+        monkeypatch.setattr(points, "hook", stops)
+        with pytest.raises(_Stopped):
+            commands.finish(project, "0001", keep_source=False)
+        monkeypatch.undo()
+    with shop.open() as again:
+        assert commands.finish(again, "0001", keep_source=False).phase is Phase.FINISHED
+        (route,) = again.routes("0001")
+        assert not route.source.exists()
+        assert route.target.count() == 3
