@@ -70,6 +70,7 @@ class Follower:
         renewed: Callable[[Standing], None] = lambda standing: None,
         agrees: Callable[[Standing], None] = lambda standing: None,
         follows: Follows = PLAIN,
+        request_life: float = 0.0,
     ) -> None:
         self._gateways = gateways
         self._cls = cls
@@ -79,7 +80,8 @@ class Follower:
         self._renewed = renewed
         self._agrees = agrees
         self._follows = follows
-        self._sweep = Sweep(gateways, cls, terms.request_life, clock)
+        # An owner goes by what the settings say, and so has to find who may be alive by that.
+        self._sweep = Sweep(gateways, cls, max(terms.request_life, request_life), clock)
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)

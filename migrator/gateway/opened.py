@@ -275,6 +275,7 @@ class Opened:
             self.follower = Follower(
                 Gateways(self.control), cls, terms, warm=self._warm, renewed=self._renewed,
                 agrees=self._agrees, follows=self._follows,
+                request_life=self.settings.request_life,
             )  # fmt: skip
         except BaseException:
             self._close()

@@ -327,6 +327,24 @@ def test_a_call_asks_the_control_database_for_nothing(config: Path, owner: Owner
     assert len(asked) == 1, "what is asked here is not heard"
 
 
+def test_a_lease_of_another_is_there_for_as_long_as_the_settings_let_a_request_live(
+    config: Path,
+) -> None:
+    """An owner goes by that of the settings, whatever those who sweep before it were told."""
+    config.write_text("[env.test]\nrequest_life = 1000.0\n" + config.read_text())
+    with opened(config, LASTING) as games:
+        rows, sweep, now = games._here.follower._gateways, games._here.follower._sweep, 0.0
+        until(lambda: bool(sweep._met))  # its thread looks no more for long
+        sweep._clock = lambda: now
+        rows.enter("killed", "Game", 15.0)
+        left = list[bool]()
+        for now in (0.0, 500.0, 1000.0, 1500.0):
+            sweep._due = now
+            sweep.turn()
+            left.append("killed" in {row.instance for row in rows.leases(["Game"])})
+        assert left == [True, True, True, False]
+
+
 def test_a_forked_child_has_a_lease_of_its_own(config: Path, owner: Owner) -> None:
     with opened(config) as games:
         games.put("parent", {})
