@@ -1,6 +1,6 @@
-"""A live move that is finished with its source: that goes, with all that followed it there.
+"""A live move that ends with one of its sides: that goes, with all that followed it there.
 
-What followed a source is removed after the source itself, so it has to be removed without it.
+What followed a side is removed after the side itself, so it has to be removed without it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pytest
 from migrator import commands
 from migrator.commands import SwapTerms, Terms
 from migrator.engine import points
+from migrator.journal import OTHER
 from migrator.model.phase import Phase
 from tests.contract import servers
 from tests.system import kit
@@ -38,12 +39,17 @@ def shop(place: Place, tmp_path: Path, urls: Urls) -> Shop:
     return Shop(tmp_path, {place.store: url, "end": "embedded:///end.db"})
 
 
+@pytest.fixture(params=["source", "target"])
+def side(request: pytest.FixtureRequest) -> str:
+    """Which side of the move the place is, and goes with the move's end."""
+    return str(request.param)
+
+
 @pytest.fixture
-def project(place: Place, shop: Shop) -> Iterator[commands.Project]:
+def project(place: Place, side: str, shop: Shop) -> Iterator[commands.Project]:
     name = kit.fresh("ends")
-    rules = [] if place.whole else ["/Game/*"]
-    target = f"At('end', {name!r})"
-    shop.script(f"move = {kit.move('Game', place.script(name, rules), target)}")
+    at = [place.script(name, [] if place.whole else ["/Game/*"]), f"At('end', {name!r})"]
+    shop.script(f"move = {kit.move('Game', *(at if side == 'source' else at[::-1]))}")
     with shop.open() as project:
         (route,) = project.routes("0001")
         kit.fill(route.source, [(n, {"key": n, "kind": "g", "n": i}) for i, n in enumerate("abc")])
@@ -56,26 +62,33 @@ class _Stopped(BaseException):
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["at once", "in two lives"])
-def test_a_source_is_dropped_with_all_that_followed_it(
-    place: Place, shop: Shop, project: commands.Project, monkeypatch: pytest.MonkeyPatch, dies: bool
+def test_a_side_is_dropped_with_all_that_followed_it(
+    shop: Shop, side: str, project: commands.Project, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
+    def end(project: commands.Project) -> Phase:
+        if side == "source":
+            return commands.finish(project, "0001", keep_source=False).phase
+        return commands.abort(project, "0001", drop_target=True).phase
+
     plan = commands.plan(project, "0001", live=True)
     assert plan.errors == []
     terms = Terms(accept=[finding.code for finding in plan.findings], swap=SWAP)
     commands.apply(project, plan, until=Phase.SHADOW_READ, terms=terms)
     commands.cutover(project, "0001", swap=SWAP)
+    if side == "target":
+        commands.rollback(project, "0001", swap=SWAP)
     if dies:
 
         def stops(point: str) -> None:
-            if point == "finish.dropped":
+            if point in ("finish.dropped", "abort.dropped"):
                 raise _Stopped
 
         monkeypatch.setattr(points, "hook", stops)
         with pytest.raises(_Stopped):
-            commands.finish(project, "0001", keep_source=False)
+            end(project)
         monkeypatch.undo()
     with shop.open() as again:
-        assert commands.finish(again, "0001", keep_source=False).phase is Phase.FINISHED
+        assert end(again).ended
         (route,) = again.routes("0001")
-        assert not route.source.exists()
-        assert route.target.count() == 3
+        assert not route.side(side).exists()
+        assert route.side(OTHER[side]).count() == 3
