@@ -104,14 +104,15 @@ class Requests:
 
     def answer(self, request: Request, error: MigratorError | None = None) -> None:
         """Tell who asked what became of it."""
-        answer = Answer(verified=self.verified, swap=self.swap)
+        answer, undone = Answer(verified=self.verified, swap=self.swap), None
         if error is not None:
+            undone = {"wanted": request.wanted, "where": error.where, "why": error.what}
             told = Problem(
                 kind=type(error).__name__, what=error.what, where=error.where, hint=error.hint
             )
             answer = Answer(problem=told)
         self.verified, self.swap = [], None
-        self._live.answer(request.number, msgspec.to_builtins(answer))
+        self._live.answer(request.number, msgspec.to_builtins(answer), undone)
 
     def refuse(self, error: MigratorError) -> None:
         """Answer what was asked for, whoever waits for it: it must not be done later, when nobody

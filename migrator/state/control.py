@@ -137,7 +137,7 @@ class Control:
                     for i, (cls, s, g) in enumerate(moves)
                 ],
             )
-            _append(c, run.id, event, detail)
+            append(c, run.id, event, detail)
 
     def _refuse_second(self, c: Connection, cls: str, sides: Sequence[str]) -> None:
         at, ours = t.move.c, t.run.c.env == self.env
@@ -216,7 +216,7 @@ class Control:
                 )
             if phase.ended:
                 c.execute(t.move.update().where(t.move.c.run == run.id).values(open=False))
-            _append(c, run.id, phase.value, {"primary": side, "epoch": epoch, **detail})
+            append(c, run.id, phase.value, {"primary": side, "epoch": epoch, **detail})
         return new
 
     # ------------------------------------------------------------------ tasks
@@ -332,7 +332,7 @@ class Control:
     def record(self, run: str, event: str, **detail: object) -> None:
         """Append to the log of a run: who, on which host, in which job, what."""
         with self.transaction() as c:
-            _append(c, run, event, detail)
+            append(c, run, event, detail)
 
     def record_accepted(self, run: str, event: str, why: str, **detail: object) -> None:
         """As ``record``, of what somebody accepted, and why where that was said."""
@@ -370,7 +370,8 @@ class Control:
 _JOBS = ("MIGRATOR_JOB", "GITHUB_RUN_ID", "CI_JOB_ID", "BUILD_ID")
 
 
-def _append(c: Connection, run: str, event: str, detail: Mapping[str, object]) -> None:
+def append(c: Connection, run: str, event: str, detail: Mapping[str, object]) -> None:
+    """Add to the record of a run, within a transaction."""
     job = next((os.environ[name] for name in _JOBS if os.environ.get(name)), "")
     c.execute(
         t.log.insert().values(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from migrator.errors import Refused
 from migrator.ports import Json
 from migrator.state import tables as t
-from migrator.state.control import Control, Run, compare_and_set
+from migrator.state.control import Control, Run, append, compare_and_set
 from migrator.state.quarantine import Quarantined
 from migrator.state.reads import MirrorReads, Share
 
@@ -174,10 +174,15 @@ class LiveState:
             mine = m.c.run == self._run, m.c.asked == number
             c.execute(m.update().where(*mine).values(wanted=json.dumps(text)))
 
-    def answer(self, number: int, answer: dict[str, object]) -> None:
-        """What became of a request; who asked for the ones before may not have looked yet."""
+    def answer(
+        self, number: int, answer: dict[str, object], undone: Mapping[str, object] | None = None
+    ) -> None:
+        """What became of a request; who asked for the ones before may not have looked yet.
+        ``undone``: what was wanted and why it is not done, for the run's record."""
         with self._control.transaction() as c:
             self._answer(c, number, answer)
+            if undone is not None:
+                append(c, self._run, "not done", undone)
 
     def withdraw(self, number: int) -> None:
         """Take a request back that was not answered yet: its mirror has not done it."""

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from migrator.errors import Refused
 from migrator.state import tables as t
-from migrator.state.control import Control, Run, _append, compare_and_set
+from migrator.state.control import Control, Run, append, compare_and_set
 
 
 def insert_run(control: Control, run: Run, moves: Sequence[tuple[str, str, str]]) -> None:
@@ -34,7 +34,7 @@ def replace_run(control: Control, old: Run, new: Run) -> Run:
                 f"run {old.id} was moved by somebody else",
                 hint=f"look at it again:  migrator repair {old.revision}",
             )
-        _append(c, old.id, "rebuilt", {"primary": new.primary, "epoch": new.epoch})
+        append(c, old.id, "rebuilt", {"primary": new.primary, "epoch": new.epoch})
     return replace(new, changed=old.changed)
 
 

@@ -56,11 +56,16 @@ def test_a_swap_is_given_up_where_the_mirror_stays_behind(
         begin(project)
         fill(source(project), [("1", game(2))])
         written.append(project)
-        with pytest.raises(Waiting, match="s behind, and 0 s are allowed"):
+        with pytest.raises(Waiting, match="s behind, and 0 s are allowed") as why:
             commands.cutover(project, "0001", swap=SwapTerms(gateways=True, lag=0.0))
         written.clear()
         run = project.control.run("0001")
         assert (run.phase, run.fence) == (Phase.SHADOW_READ, "")
+        told = commands.events(project, "0001")[-1]
+        assert told["event"] == "not done"
+        assert dict(told["detail"], where="") == {  # type: ignore[call-overload]
+            "wanted": "cut_over", "where": "", "why": why.value.what,
+        }  # fmt: skip
 
 
 def test_one_move_of_a_swap_is_not_kept_behind_by_the_writes_of_another(

@@ -174,9 +174,13 @@ class MemoryLive(LiveState):
                 return None
             return Request(rows.asked, *rows.wanted)
 
-    def answer(self, number: int, answer: dict[str, object]) -> None:
+    def answer(
+        self, number: int, answer: dict[str, object], undone: Mapping[str, object] | None = None
+    ) -> None:
         with self._control.transaction():
             self._rows.answered, self._rows.answer = number, answer
+            if undone is not None:
+                self._control._append("not done", undone)
 
     def answered(self, number: int) -> dict[str, object] | None:
         with self._control.transaction():
