@@ -158,6 +158,12 @@ class Aside:
                 self._known_ledger().pop(key, None)
             log.info("gone from the target, and from the ledger", keys=len(gone))
 
+    def made_as_source(self) -> None:
+        """A re-scan has made all of the target as the source is: nothing is to be written back."""
+        if known := self._known_ledger():
+            self._live.strike(self._route.number, set(known))
+            known.clear()
+
     # ------------------------------------------------------------------ what is there
 
     def _known_quarantine(self) -> dict[str, int]:

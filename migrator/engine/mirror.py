@@ -10,7 +10,7 @@ was last written for its keys (R4).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
@@ -44,7 +44,7 @@ from migrator.engine.work import Scene
 from migrator.errors import Interrupted, MigratorError, Refused, Terminal, Transient
 from migrator.journal import OTHER
 from migrator.model.phase import Phase
-from migrator.state import LiveState, Request, Run, read_pace
+from migrator.state import LiveState, Quarantined, Request, Run, read_pace
 from migrator.state.database import CONTROL
 
 log = structlog.get_logger("migrator.mirror")
@@ -152,10 +152,13 @@ class Mirror:
 
     def _take_up(self) -> None:
         """What was refused before may go over now: look at everything once more."""
-        moves = {item.move for item in self.scene.control.quarantined(self.run.id)}
-        moves.update(item.move for item in self.live.ledger())
+        if self.run.phase.rank >= Phase.BACKFILLED.rank:
+            self._look_again([*self.scene.control.quarantined(self.run.id), *self.live.ledger()])
+
+    def _look_again(self, items: Sequence[Quarantined]) -> None:
+        moves = {item.move for item in items}
         for lane in self.lanes:
-            if lane.route.number in moves and self.run.phase.rank >= Phase.BACKFILLED.rank:
+            if lane.route.number in moves:
                 lane.take_up()
 
     def _outwait(self) -> None:
@@ -355,6 +358,10 @@ class Mirror:
             self.run.id, "rehearsed" if done.rehearsed else "swapped", to=done.to,
             pause=done.pause, **done.steps,
         )  # fmt: skip
+        if done.to == "source" and not done.rehearsed:
+            # What was accepted by name lies on the target as it was not written back, and no touch
+            # will tell: the next cut-over would make it the truth.
+            self._look_again(self.live.ledger())
 
     def _abort(self, request: Request, terms: SwapTerms) -> None:
         drop_target, leaving = terms.drop_target, self._left(request)

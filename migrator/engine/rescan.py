@@ -83,6 +83,8 @@ class Rescan:
             following = begins if onward else None
         if following is None and primary == "target":
             self._reconciler.aside.listed_target()
+        elif following is None:
+            self._reconciler.aside.made_as_source()
         self._positions.keep(primary, replace(found, scan=following))
         if following is None:
             self._ends(primary)

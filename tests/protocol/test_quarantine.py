@@ -338,6 +338,39 @@ def test_what_is_refused_again_after_it_went_back_is_in_the_ledger_again(
     assert told == ["gone from the target, and from the ledger"] * lost
 
 
+@pytest.mark.parametrize("left_out", [True, False], ids=["left out before", "was there"])
+def test_what_a_rollback_was_told_to_leave_behind_is_not_the_truth_of_a_later_cut_over(
+    left_out: bool, monkeypatch: Patch
+) -> None:
+    schedule = _left_out(monkeypatch) if left_out else level(monkeypatch)
+    reach(schedule, Phase.CUT_OVER)
+    world = schedule.world
+    kept = world.held("source")
+    live = LiveState(schedule.control, schedule.run)
+
+    def asks(phase: Phase, *accepts: str) -> None:
+        live.ask(phase.value, {"accept_keys": accepts})
+
+    def refused() -> None:
+        world.put(ASIDE, large=True)
+
+    def goes_back() -> None:
+        assert (schedule.ledger(), schedule.aside()) == ([f"Game:{ASIDE}"], [])
+        asks(Phase.SHADOW_READ, f"Game:{ASIDE}")
+
+    def goes_over() -> None:
+        assert schedule.ledger() == []
+        asks(Phase.CUT_OVER)
+
+    _in_one_process(schedule, refused, goes_back, goes_over, lambda: None)
+
+    assert schedule.phase is (Phase.SHADOW_READ if left_out else Phase.CUT_OVER)
+    assert schedule.aside() == [f"Game:{ASIDE}"] * left_out
+    assert schedule.strangers() == []
+    assert world.held("source") == kept
+    assert world.held("target") == {k: n for k, n in kept.items() if k != ASIDE or not left_out}
+
+
 def test_a_block_of_another_class_that_is_in_quarantine_hides_none_of_its_key(
     monkeypatch: Patch,
 ) -> None:
