@@ -146,9 +146,9 @@ class _Service:
         lease, seconds = new_lease(cls), _seconds(body)
 
         def enter() -> Body:
-            now = self._leases.standing(cls)
-            self._leases.enter(lease, cls, SHORT if now.fence else seconds, away=True)
-            return self._granted(lease, cls, seconds)
+            given = SHORT if self._leases.standing(cls).fence else seconds
+            self._leases.enter(lease, cls, given, away=True)
+            return self._granted(lease, cls, given)
 
         return _json(201, await run_in_threadpool(enter))
 
@@ -158,15 +158,16 @@ class _Service:
         seconds = _seconds(_checked(await _body(request), {"seconds": False}))
 
         def renew() -> Body:
-            now = self._leases.standing(cls)
-            if not self._leases.renew_away(lease, SHORT if now.fence else seconds):
+            given = SHORT if self._leases.standing(cls).fence else seconds
+            if not self._leases.renew_away(lease, given):
                 raise HTTPException(404, "this lease ran out, or was never given: take a new one")
-            return self._granted(lease, cls, seconds)
+            return self._granted(lease, cls, given)
 
         return _json(200, await run_in_threadpool(renew))
 
     def _granted(self, lease: str, cls: str, seconds: float) -> Body:
-        """Look at the run only after the lease was announced (R13), and say what was seen."""
+        """Look at the run only after the lease was announced, for so many seconds (R13), and say
+        what was seen: its holder goes by no more than its row says, also where a swap ends."""
         found = self._leases.standing(cls)
         if found.fence and seconds > SHORT:
             self._leases.renew_away(lease, SHORT)

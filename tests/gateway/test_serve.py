@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -16,15 +17,24 @@ from urllib.parse import urlsplit
 
 import pytest
 import sqlalchemy as sa
+from starlette.requests import Request
+from starlette.types import Message
 
 from migrator import commands
 from migrator.cli import main
 from migrator.errors import DoesNotFit, Failed, MigratorError, Transient, Waiting
 from migrator.gateway import Behind, Gateway
-from migrator.gateway.web import _failed, new_lease
+from migrator.gateway.web import _failed, _Service, new_lease
 from migrator.model.phase import Phase
 from migrator.state import gateways
-from migrator.state.gateways import SHORT, Gateways, Watch, has_acknowledged, is_armed
+from migrator.state.gateways import (
+    SHORT,
+    Gateways,
+    Standing,
+    Watch,
+    has_acknowledged,
+    is_armed,
+)
 from tests.ending import PYTHON, joined, terminated
 from tests.engine.games import source, target
 from tests.gateway.kit import QUICK, Owner, make_project, until
@@ -349,6 +359,35 @@ def test_a_lease_that_is_taken_while_a_swap_is_armed_is_short_at_once(
     assert is_armed(owner.run)(lease)
     assert lease.lasts == SHORT  # a fence outwaits no more, where its holder dies
     leases.leave([lease.instance])
+
+
+@pytest.mark.parametrize("call", ["enter", "renew"])
+def test_a_lease_lasts_as_long_as_its_holder_is_told_where_a_swap_ends_meanwhile(
+    owner: Owner, call: str
+) -> None:
+    class Leases(Gateways):
+        def standing(self, cls: str) -> Standing:
+            found = super().standing(cls)
+            if owner.run.fence:
+                owner.release()
+            return found
+
+    leases, id = Leases(owner.control), new_lease("Game")
+    if call == "renew":
+        leases.enter(id, "Game", SHORT, away=True)
+    owner.run = owner.live.arm(owner.run)
+    there: Any = {"Game": None}
+    params = {"cls": "Game", "lease": id}
+    scope = {"type": "http", "method": "POST", "headers": [], "path_params": params}
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b'{"seconds": 30}'}
+
+    answer = asyncio.run(getattr(_Service(there, leases, b""), call)(Request(scope, receive)))
+    told = json.loads(bytes(answer.body))
+    (lease,) = [x for x in leases.leases(["Game"]) if x.instance == told["lease"]]
+    leases.leave([lease.instance])
+    assert lease.lasts == lease.seconds == told["seconds"] == SHORT
 
 
 def test_a_lease_of_another_class_is_none_here(served: Served, owner: Owner) -> None:
