@@ -67,6 +67,17 @@ def test_a_row_more_of_a_list_by_places_gets_the_next_place(base: Base) -> None:
     assert base.rows("SELECT pos FROM round ORDER BY pos") == [(0,), (7,)]
 
 
+def test_a_row_more_comes_behind_the_last_and_not_beside_it(base: Base) -> None:
+    base.run("CREATE TABLE note (id integer, game varchar(20) NOT NULL, pos integer NOT NULL)")
+    shape = tables("game", notes=tables("note", parent="game", order_by="pos"))
+    there = [{"id": 2, "pos": 1}]
+    opened(base, shape=shape).write([Block("g", {"": {"id": "g", "n": 0, "notes": there}})])
+    at_once = amender(base, shape)
+    assert at_once.amend("g", {}, {"notes": {"id": 1, "pos": 1}}) is None
+    after = at_once.amend("g", {}, {"notes": {"id": 1, "pos": 2}})
+    assert after.entries[""]["notes"] == [*there, {"id": 1, "pos": 2}]
+
+
 @pytest.mark.parametrize("change", [
     pytest.param((("g", {}, more(0, "x"))), id="a place that is taken"),
     pytest.param((("g", {}, more(-1, "x"))), id="not the last"),
