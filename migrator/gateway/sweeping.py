@@ -27,7 +27,8 @@ class Sweep:
         self._cls = cls
         self._life = request_life
         self._clock = clock
-        self._due = clock()
+        # Not at once: who forks does so as it begins, and has no thread at a database then.
+        self._due = clock() + EVERY
         self._met: dict[str, tuple[int, float]] = {}
 
     def turn(self) -> None:

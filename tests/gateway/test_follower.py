@@ -312,6 +312,9 @@ def test_the_lease_of_who_ended_without_a_word_goes_once_nothing_of_it_is_alive(
 ) -> None:
     for name in ("alive", "killed", "back"):
         held.gateways.enter(name, "Game", 30.0)
+    held.turn()
+    assert not held.follows._sweep._met  # not as it begins, where many fork
+    held.now += sweeping.EVERY
     began = held.now
 
     def left() -> set[str]:

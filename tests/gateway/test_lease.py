@@ -334,7 +334,6 @@ def test_a_lease_of_another_is_there_for_as_long_as_the_settings_let_a_request_l
     config.write_text("[env.test]\nrequest_life = 1000.0\n" + config.read_text())
     with opened(config, LASTING) as games:
         rows, sweep, now = games._here.follower._gateways, games._here.follower._sweep, 0.0
-        until(lambda: bool(sweep._met))  # its thread looks no more for long
         sweep._clock = lambda: now
         rows.enter("killed", "Game", 15.0)
         left = list[bool]()
