@@ -87,6 +87,7 @@ class Follower:
         self._changed = threading.Condition(self._lock)
         # One look at a time: an older one must not be acted on after a newer one.
         self._looking = threading.RLock()
+        self._turning = threading.Lock()  # held by its thread while that is at a database
         self._closed = False
         self._instance = ""
         self._until = 0.0
@@ -266,8 +267,18 @@ class Follower:
         renewed = self._clock()
         while not self._closed:
             log_of(self.standing)
-            renewed = self._turn(renewed)
+            with self._turning:
+                renewed = self._turn(renewed)
             self._pause(renewed)
+
+    def rests(self, seconds: float) -> bool:
+        """Keep its thread from all databases until ``goes_on``; whether it is, within so many
+        seconds."""
+        return self._turning.acquire(timeout=seconds)
+
+    def goes_on(self) -> None:
+        """Let its thread work again, which ``rests`` has kept from that."""
+        self._turning.release()
 
     def _turn(self, renewed: float) -> float:
         """Look at the run, and renew the lease where it is time; when that was begun last."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -252,13 +253,31 @@ _gateways: weakref.WeakSet[Gateway] = weakref.WeakSet()
 _of_parents: list[Opened] = []
 
 
+# Seconds that a fork waits for the threads of gateways. What a library's mutex is locked by then,
+# such as SQLite's, is locked in the child for ever.
+_STILL = 1.0
+_resting = threading.local()
+
+
+def _before_fork() -> None:
+    until = time.monotonic() + _STILL
+    ours = [each._opened for each in _gateways]
+    followers = [opened.follower for opened in ours if opened.pid == os.getpid()]
+    _resting.followers = [f for f in followers if f.rests(max(0.0, until - time.monotonic()))]
+
+
+def _in_parent() -> None:
+    for follower in _resting.followers:
+        follower.goes_on()
+
+
 def _in_child() -> None:
     for gateway in list(_gateways):
         _of_parents.append(gateway._opened)
         gateway._opening = threading.Lock()  # another thread of the parent may have held it
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
 
 
 def _plainly(here: Opened, expected: Expected) -> bool:

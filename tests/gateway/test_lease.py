@@ -369,6 +369,33 @@ def test_a_forked_child_has_a_lease_of_its_own(config: Path, owner: Owner) -> No
     assert side(config, "source") == {"parent": {"again": True}, "child": {}}
 
 
+def test_no_fork_comes_while_a_gateways_thread_is_at_a_database(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mutex of the database's library, that the thread has then, stays locked in the child."""
+    standing, within = gateways.Gateways.standing, threading.Event()
+
+    def stands(self: gateways.Gateways, cls: str) -> object:
+        if threading.current_thread() is threading.main_thread():
+            return standing(self, cls)
+        within.set()
+        time.sleep(0.1)
+        found = standing(self, cls)
+        within.clear()
+        return found
+
+    with opened(config) as games:
+        games.put("parent", {})
+        monkeypatch.setattr(gateways.Gateways, "standing", stands)
+        for _ in range(3):
+            assert within.wait(60)
+            pid = os.fork()
+            if pid == 0:
+                os._exit(within.is_set())
+            assert waited(pid) == 0
+        games.put("parent", {"again": True})  # it goes on
+
+
 def test_a_forked_child_ends_no_session_of_its_parent(
     tmp_path: Path, database_url: MakeDatabase
 ) -> None:
