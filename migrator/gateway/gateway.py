@@ -260,10 +260,13 @@ _resting = threading.local()
 
 
 def _before_fork() -> None:
+    _resting.followers = []  # also where another thread opens a gateway just now
+    ours = [each._opened for each in list(_gateways)]
     until = time.monotonic() + _STILL
-    ours = [each._opened for each in _gateways]
-    followers = [opened.follower for opened in ours if opened.pid == os.getpid()]
-    _resting.followers = [f for f in followers if f.rests(max(0.0, until - time.monotonic()))]
+    for opened in ours:
+        left = max(0.0, until - time.monotonic())
+        if opened.pid == os.getpid() and opened.follower.rests(left):
+            _resting.followers.append(opened.follower)
 
 
 def _in_parent() -> None:
