@@ -146,7 +146,7 @@ class _Service:
         lease, seconds = new_lease(cls), _seconds(body)
 
         def enter() -> Body:
-            given = SHORT if self._leases.standing(cls).fence else seconds
+            given = _bounded(seconds, self._leases.standing(cls))
             self._leases.enter(lease, cls, given, away=True)
             return self._granted(lease, cls, given)
 
@@ -158,7 +158,7 @@ class _Service:
         seconds = _seconds(_checked(await _body(request), {"seconds": False}))
 
         def renew() -> Body:
-            given = SHORT if self._leases.standing(cls).fence else seconds
+            given = _bounded(seconds, self._leases.standing(cls))
             if not self._leases.renew_away(lease, given):
                 raise HTTPException(404, "this lease ran out, or was never given: take a new one")
             return self._granted(lease, cls, given)
@@ -169,10 +169,10 @@ class _Service:
         """Look at the run only after the lease was announced, for so many seconds (R13), and say
         what was seen: its holder goes by no more than its row says, also where a swap ends."""
         found = self._leases.standing(cls)
-        if found.fence and seconds > SHORT:
-            self._leases.renew_away(lease, SHORT)
+        given = _bounded(seconds, found)
+        if given < seconds:
+            self._leases.renew_away(lease, given)
         self._leases.saw(lease, found)
-        given = SHORT if found.fence else seconds
         return {"lease": lease, "seconds": given, **_standing(cls, found)}
 
     async def acknowledge(self, request: Request) -> Response:
@@ -294,6 +294,11 @@ def _lease(request: Request, cls: str) -> str:
     if not lease.startswith(_begins(cls)):
         raise HTTPException(404, "there is no such lease: take a new one")
     return lease
+
+
+def _bounded(seconds: float, found: Standing) -> float:
+    """For how long a lease is given: not for long while the sides are being swapped."""
+    return min(seconds, SHORT) if found.fence else seconds
 
 
 def _seconds(body: Body) -> float:

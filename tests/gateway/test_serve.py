@@ -362,32 +362,37 @@ def test_a_lease_that_is_taken_while_a_swap_is_armed_is_short_at_once(
 
 
 @pytest.mark.parametrize("call", ["enter", "renew"])
-def test_a_lease_lasts_as_long_as_its_holder_is_told_where_a_swap_ends_meanwhile(
-    owner: Owner, call: str
+@pytest.mark.parametrize("ends", [True, False], ids=["ends", "begins"])
+def test_a_lease_lasts_as_long_as_its_holder_is_told_where_a_swap_ends_or_begins_meanwhile(
+    owner: Owner, call: str, ends: bool
 ) -> None:
     class Leases(Gateways):
         def standing(self, cls: str) -> Standing:
             found = super().standing(cls)
-            if owner.run.fence:
+            if ends and owner.run.fence:
                 owner.release()
+            elif not ends and not owner.run.fence:
+                owner.run = owner.live.arm(owner.run)
             return found
 
+    asked = 30.0 if ends else SHORT / 2
     leases, id = Leases(owner.control), new_lease("Game")
     if call == "renew":
-        leases.enter(id, "Game", SHORT, away=True)
-    owner.run = owner.live.arm(owner.run)
+        leases.enter(id, "Game", min(asked, SHORT), away=True)
+    if ends:
+        owner.run = owner.live.arm(owner.run)
     there: Any = {"Game": None}
     params = {"cls": "Game", "lease": id}
     scope = {"type": "http", "method": "POST", "headers": [], "path_params": params}
 
     async def receive() -> Message:
-        return {"type": "http.request", "body": b'{"seconds": 30}'}
+        return {"type": "http.request", "body": json.dumps({"seconds": asked}).encode()}
 
     answer = asyncio.run(getattr(_Service(there, leases, b""), call)(Request(scope, receive)))
     told = json.loads(bytes(answer.body))
     (lease,) = [x for x in leases.leases(["Game"]) if x.instance == told["lease"]]
     leases.leave([lease.instance])
-    assert lease.lasts == lease.seconds == told["seconds"] == SHORT
+    assert lease.lasts == lease.seconds == told["seconds"] == min(asked, SHORT)
 
 
 def test_a_lease_of_another_class_is_none_here(served: Served, owner: Owner) -> None:
